@@ -8,6 +8,8 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/nodevigil
 PREFIX ?= /usr
 CARGO_DENY_VERSION := 0.20.2
+CARGO_CYCLONEDX_VERSION := 0.5.9
+MDBOOK_VERSION := 0.5.4
 CARGO_TARGET_DIR ?= $(CURDIR)/target
 export CARGO_TARGET_DIR
 
@@ -31,6 +33,8 @@ CRDS := $(CACHE)/crds/$(call key,tests/cluster/crds/go.mod tests/cluster/crds/go
 PEER := $(CACHE)/peer/$(call key,tests/cluster/npd/go.mod tests/cluster/npd/go.sum)
 PROMTOOL := $(CACHE)/prometheus/$(call key,tests/cluster/promtool/go.mod tests/cluster/promtool/go.sum)
 NFPM := $(CACHE)/nfpm/$(call key,packaging/nfpm/go.mod packaging/nfpm/go.sum)
+CRANE := $(CACHE)/crane/$(call key,packaging/image/go.mod packaging/image/go.sum)
+HELM := $(CACHE)/helm/$(call key,packaging/helm/go.mod packaging/helm/go.sum)
 # Debian's kernel for the virtual machine of memory::host_thrashes.
 KERNEL := $(CACHE)/kernel
 
@@ -82,7 +86,7 @@ if [ ! -d "$(2)" ]; then \
 fi
 endef
 
-.PHONY: help docs test stories gate-needs full-needs demo well test-full oracle flags rules packed bench fuzz audit release musl packages arm install cluster consumers crds kernel peer promtool nfpm kubelets cargo-deny clean
+.PHONY: help docs site test stories gate-needs full-needs demo well test-full oracle flags rules packed bench fuzz audit release musl packages arm arm-needs test-arm image chart crane helm sbom dist install cluster consumers crds kernel peer promtool nfpm kubelets cargo-deny mdbook clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -94,11 +98,12 @@ test: cargo-deny ## The gate: format, lints, dependencies' licences and sources,
 	@tests/step.sh "cargo fmt" cargo fmt --all --check
 	@tests/step.sh "cargo clippy" cargo clippy --locked --workspace --all-targets -- -D warnings
 	@tests/step.sh "cargo deny" "$(CACHE)/cargo/bin/cargo-deny" --locked --workspace check --hide-inclusion-graph bans licenses sources
+	@tests/step.sh "chart" $(MAKE) chart
 	@tests/step.sh "cargo doc" env RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --package kubelet-config --package redact
 	@tests/step.sh "cargo test" cargo test --locked --no-fail-fast
 	@tests/step.sh "stories" $(MAKE) stories TIER=gate
 
-stories: $(if $(filter gate,$(TIER)),gate-needs,full-needs consumers crds kernel) ## What happens to real nodes, TIER=full (or gate); STORIES="life:: api" for a part, TABLE=FILE for what they provoke
+stories: $(if $(filter gate,$(TIER)),gate-needs,full-needs consumers crds kernel chart) ## What happens to real nodes, TIER=full (or gate); STORIES="life:: api" for a part, TABLE=FILE for what they provoke
 	@$(E2E) --tier $(or $(TIER),full) $(if $(TABLE),--table $(abspath $(TABLE))) $(STORIES)
 
 gate-needs:
@@ -118,7 +123,7 @@ demo: gate-needs ## Boots a node, breaks its kubelet in four ways, and shows wha
 well: full-needs ## A healthy node, disturbed at random for WELL_MINUTES (60), WELL_SEED to repeat a run; ends at the first problem that it shows
 	@$(E2E) --well $(or $(WELL_MINUTES),60) $(if $(WELL_SEED),--seed $(WELL_SEED))
 
-test-full: oracle rules packed ## What the gate does not run, by hand: oracle, alert rules, packages, all stories (over an hour)
+test-full: oracle rules packed site test-arm ## What the gate does not run, by hand: oracle, alert rules, packages, site, arm64, all stories (over an hour)
 	@$(MAKE) stories TIER=full
 
 # The seed is printed; ORACLE_SEED=S repeats a run, ORACLE_TREES=1 with it a single tree.
@@ -133,9 +138,9 @@ rules: promtool
 	@"$(PROMTOOL)/promtool" check rules packaging/monitoring/alerts.yaml
 	@"$(PROMTOOL)/promtool" test rules packaging/monitoring/alerts_test.yaml
 
-packed: packages
+packed: dist
 	@$(call INSTALL,$(PACKAGE_PROGRAMS))
-	@sha256sum dist/*.deb dist/*.rpm >dist/first.sha256 && touch README.md && $(MAKE) packages && sha256sum --check --quiet dist/first.sha256
+	@cp dist/SHA256SUMS dist/first.sha256 && touch README.md && $(MAKE) dist && cmp dist/first.sha256 dist/SHA256SUMS
 	@tests/full/packages.sh "$(VERSION)"
 
 bench: full-needs peer release ## What the agent costs compared with node-problem-detector, and how fast it is (twenty minutes; IDLE_SECS of it idle)
@@ -144,6 +149,18 @@ bench: full-needs peer release ## What the agent costs compared with node-proble
 
 docs: ## Writes what is generated from the program: docs/reference, packaging/config.d
 	@NODEVIGIL_WRITE_DOCS=1 cargo test --quiet --locked --package nodevigil reference::
+
+# What the site has, in the directories in which the links of the documents look for it.
+SITE := $(wildcard *.md) LICENSE docs cloud-init/README.md packaging/kubernetes/README.md packaging/monitoring/README.md packaging/config.d/00-defaults.toml
+
+site: mdbook ## The documents as a searchable site whose links are checked, in dist/site
+	@rm -rf dist/site dist/book && mkdir -p dist/book/src
+	@cp --parents -r $(SITE) dist/book/src
+	@cp docs/site/book.toml docs/site/wide.css dist/book
+	@sed -e 's,](\.\./,](docs/,' -e 's,](docs/\.\./,](,' docs/site/SUMMARY.md >dist/book/src/SUMMARY.md
+	@tests/step.sh "mdbook" "$(CACHE)/cargo/bin/mdbook" build dist/book --dest-dir "$(CURDIR)/dist/site"
+	@tests/step.sh "links" cargo test --locked --package tidy --test documents -- --ignored
+	@echo "dist/site/index.html"
 
 fuzz: ## Random input for what reads the kubelet's files and hides secrets, FUZZ_SECONDS (60) for each target
 	@fuzz/run.sh "$${FUZZ_SECONDS:-60}"
@@ -185,12 +202,39 @@ packages: release nfpm ## The deb and the rpm, in dist/
 	@mkdir -p dist/amd64 && cp dist/nodevigil dist/amd64/nodevigil
 	@$(call PACK,amd64,$(TARGET))
 
-arm: release nfpm ## The same for arm64: built and packed, not tested on such a machine
+arm: release nfpm arm-needs ## The same for arm64
 	@rm -f dist/*_arm64.deb dist/*.aarch64.rpm
-	@$(call INSTALL,python3:python3 aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu,libc6-dev-arm64-cross)
-	@[ -d "$$(rustc --print target-libdir --target $(ARM_TARGET))" ] || rustup target add $(ARM_TARGET)
+	@$(call INSTALL,python3:python3)
 	@$(call BUILD,$(ARM_TARGET),dist/arm64/nodevigil)
 	@$(call PACK,arm64,$(ARM_TARGET))
+
+arm-needs:
+	@$(NEED_CARGO)
+	@$(call INSTALL,aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu,libc6-dev-arm64-cross)
+	@[ -d "$$(rustc --print target-libdir --target $(ARM_TARGET))" ] || rustup target add $(ARM_TARGET)
+
+# qemu-user of Debian 12 knows neither openat2(2) nor sock_diag(7), which the tests that are left out need.
+test-arm: arm-needs ## Unit tests of the arm64 program, under qemu-user
+	@$(call INSTALL,qemu-aarch64-static:qemu-user-static)
+	@CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_RUNNER=qemu-aarch64-static cargo test --locked --target $(ARM_TARGET) --lib --bins \
+	  --package nodevigil --package kubelet-config --package redact -- \
+	  --skip cli::check --skip links_stay_inside_the_root --skip a_listener_and_a_connection
+
+image: packages arm crane ## The OCI image of both architectures, at dist/nodevigil-image.tar
+	@packaging/image/build.sh "$(CRANE)/crane" "$(VERSION)" amd64 arm64
+
+chart: helm ## The Helm chart and the manifest for kubectl, in dist/; checked with each option
+	@packaging/helm/build.sh "$(HELM)/helm"
+
+# cargo-cyclonedx writes one for each crate of the workspace, beside its Cargo.toml; that of the root package is nodevigil's.
+sbom: ## The crates of the binary, as a CycloneDX bill of materials: dist/nodevigil.cdx.json
+	@$(call CARGO_INSTALL,cargo-cyclonedx,$(CARGO_CYCLONEDX_VERSION))
+	@mkdir -p dist && "$(CACHE)/cargo/bin/cargo-cyclonedx" cyclonedx --quiet --format json --spec-version 1.5 --target $(TARGET) --override-filename nodevigil.cdx
+	@sed "s,file://$(CURDIR),file://,g" nodevigil.cdx.json >dist/nodevigil.cdx.json
+	@rm -f nodevigil.cdx.json crates/*/nodevigil.cdx.json tests/*/nodevigil.cdx.json
+
+dist: image chart sbom ## Everything of a release, in dist/: packages, image, chart, manifest, bill of materials, SHA256SUMS
+	@cd dist && sha256sum *.deb *.rpm nodevigil-image.tar nodevigil-$(VERSION).tgz nodevigil.yaml nodevigil.cdx.json >SHA256SUMS && cat SHA256SUMS
 
 install: ## Copies binary, units, default settings and documents to $(DESTDIR)$(PREFIX); enables and starts nothing
 	@test -x dist/nodevigil || { echo "dist/nodevigil is missing: run make release first" >&2; exit 1; }
@@ -241,19 +285,34 @@ promtool:
 nfpm:
 	@$(call GO_BUILD,nfpm,$(NFPM),tests/cluster/build.sh "$(NFPM)" "$(CURDIR)/packaging/nfpm")
 
-# One directory a release, named by its version and the state of its module.
+crane:
+	@$(call GO_BUILD,crane,$(CRANE),tests/cluster/build.sh "$(CRANE)" "$(CURDIR)/packaging/image")
+
+helm:
+	@$(call GO_BUILD,helm (three minutes),$(HELM),tests/cluster/build.sh "$(HELM)" "$(CURDIR)/packaging/helm")
+
+# One directory for each release, named by its version and the state of its module.
 kubelets:
 	@for directory in tests/full/kubelet/versions/*/; do \
 	  out="$(CACHE)/kubelets/$$(basename "$$directory")-$$(cat "$$directory/go.mod" "$$directory/go.sum" | sha256sum | cut -c1-16)"; \
 	  $(call GO_BUILD,kubelet $$(basename $$directory) (five minutes),$$out,tests/cluster/build.sh "$$out" "$$directory"); \
 	done
 
+# Installs version $(2) of $(1) from crates.io, if it is not there; $(3): further arguments.
+define CARGO_INSTALL
+$(NEED_CARGO); \
+case "$$("$(CACHE)/cargo/bin/$(1)" --version 2>/dev/null)" in \
+  *$(2)) ;; \
+  *) tests/step.sh "cargo install $(1) (some minutes, once)" \
+    env -u CARGO_TARGET_DIR cargo install $(1) --locked --version $(2) --root "$(CACHE)/cargo" $(3) ;; \
+esac
+endef
+
 cargo-deny:
-	@$(NEED_CARGO)
-	@if [ "$$("$(CACHE)/cargo/bin/cargo-deny" --version 2>/dev/null)" != "cargo-deny $(CARGO_DENY_VERSION)" ]; then \
-	  tests/step.sh "cargo install cargo-deny (some minutes, once)" \
-	    env -u CARGO_TARGET_DIR cargo install cargo-deny --locked --version $(CARGO_DENY_VERSION) --root "$(CACHE)/cargo"; \
-	fi
+	@$(call CARGO_INSTALL,cargo-deny,$(CARGO_DENY_VERSION))
+
+mdbook:
+	@$(call CARGO_INSTALL,mdbook,$(MDBOOK_VERSION),--no-default-features --features search)
 
 clean: ## Removes target/ and dist/; the cache stays
 	@rm -rf "$(CARGO_TARGET_DIR)" dist

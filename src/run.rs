@@ -1,8 +1,10 @@
 //! The composition root: starts every task, connects the tasks by channels, and runs the loop of the agent.
 
 use std::{
+    future,
     panic::{self, AssertUnwindSafe},
     path::{Path, PathBuf},
+    pin::pin,
     process::{self, ExitCode},
     thread,
     time::Duration,
@@ -29,7 +31,8 @@ use crate::{
         kubelet::{KubeletFacts, Watched},
         log, memory,
         notify::Notifier,
-        systemd::is_unit_stopped,
+        pod::is_pod,
+        systemd::{is_service_active, is_unit_stopped},
         trouble::{Trouble, Troubles},
     },
     monitor::{self, HungServices, Inputs},
@@ -53,6 +56,8 @@ const START_AGAIN_AFTER: Duration = Duration::from_secs(10);
 /// When one ends this often in `ENDS_COUNT_FOR`, the agent ends.
 const MAX_ENDS: usize = 3;
 const ENDS_COUNT_FOR: Duration = Duration::from_mins(10);
+/// How often the agent in a pod asks whether nodevigil.service runs.
+const ASK_SERVICE_EVERY: Duration = Duration::from_secs(10);
 /// At a stop the API server is given this time to take the last conditions.
 const STOP_WAIT: Duration = Duration::from_millis(1500);
 /// The time for systemd to report why the agent is stopped.
@@ -69,7 +74,10 @@ pub fn run(config: &[PathBuf]) -> ExitCode {
     abort_on_panic();
     let code = match runtime() {
         Ok(runtime) => {
-            let served = runtime.block_on(serve_until_stopped(settings, troubles));
+            let served = runtime.block_on(async {
+                stand_aside().await;
+                serve_until_stopped(settings, troubles).await
+            });
             // Dropped, it would wait for threads that hang in the kernel (state D).
             runtime.shutdown_background();
             served
@@ -189,6 +197,7 @@ async fn serve_until_stopped(settings: Settings, troubles: Troubles) -> anyhow::
     let first_tick = Instant::now() + next_multiple(uptime(), TICK).saturating_sub(uptime());
     let (notifier, mut ticks) = (Notifier::new(), interval_at(first_tick, TICK));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut service_started = pin!(service_started());
     notifier.notify(NotifyState::Ready);
     agent.tick()?;
     loop {
@@ -201,12 +210,40 @@ async fn serve_until_stopped(settings: Settings, troubles: Troubles) -> anyhow::
                 notifier.notify(NotifyState::Stopping);
                 return Ok(stop(&mut agent, api).await);
             }
+            () = &mut service_started => {
+                tracing::warn!("nodevigil.service has started on this host, so this pod ends; it will wait when it is started again");
+                return Ok(0);
+            }
             _ = ticks.tick() => {
                 agent.tick()?;
                 notifier.notify(NotifyState::Watchdog);
             }
         }
         agent.show().await;
+    }
+}
+
+/// In a pod: waits while nodevigil.service runs on the host. The service goes on without the kubelet and the container runtime.
+async fn stand_aside() {
+    let mut is_first = true;
+    while is_pod() && matches!(is_service_active().await, Ok(true)) {
+        if is_first {
+            tracing::info!(
+                "nodevigil.service runs on this host, so this pod only waits; to have the pod work: systemctl disable --now nodevigil"
+            );
+        }
+        is_first = false;
+        sleep(ASK_SERVICE_EVERY).await;
+    }
+}
+
+/// Returns when nodevigil.service has started on the host of the pod in which this runs; never elsewhere.
+async fn service_started() {
+    if !is_pod() {
+        return future::pending().await;
+    }
+    while !matches!(is_service_active().await, Ok(true)) {
+        sleep(ASK_SERVICE_EVERY).await;
     }
 }
 

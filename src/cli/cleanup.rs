@@ -15,6 +15,8 @@ use crate::{
 
 /// The time for all requests: a package manager may wait for the command.
 const DEADLINE: Duration = Duration::from_secs(15);
+/// The same for all Nodes of a cluster; `helm uninstall` waits five minutes.
+const ALL_DEADLINE: Duration = Duration::from_mins(4);
 
 /// Remove nodevigil's conditions and taints from the Node, to uninstall nodevigil
 ///
@@ -26,6 +28,9 @@ pub struct Cleanup {
     /// The Node's name [default: the name that the agent last used]
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
+    /// Clean up every Node of the cluster, as `helm uninstall` does; needs an identity that may list and patch all Nodes
+    #[arg(long, conflicts_with = "node")]
+    all_nodes: bool,
 }
 
 impl Cleanup {
@@ -43,6 +48,15 @@ impl Cleanup {
         let last = report.map(|report| report.node).filter(|name| !name.is_empty());
         let name = self.node.or(settings.node_name).or(last).unwrap_or_else(|| kubelet.node_name.clone());
         settings.node_name = Some(name.clone());
+        if self.all_nodes {
+            let removed =
+                block_on("waiting for the API server", async { timeout(ALL_DEADLINE, publish::cleanup_all(&settings, kubelet)).await })?;
+            let removed = removed
+                .with_context(|| format!("not every Node was cleaned up within {} s", ALL_DEADLINE.as_secs()))??;
+            let lines: String = removed.iter().map(|(name, removed)| describe(name, Some(removed))).collect();
+            print(if lines.is_empty() { "no Node has conditions or taints of nodevigil\n" } else { &lines })?;
+            return Ok(GOOD);
+        }
         let removed = block_on("waiting for the API server", async {
             timeout(DEADLINE, publish::cleanup(&settings, kubelet)).await
         })?;

@@ -1,4 +1,6 @@
 //! The command line: one file a subcommand.
+//!
+//! Uses every other module but `agent`, and none uses it.
 
 mod bootstrap;
 mod check;
@@ -27,7 +29,7 @@ use jiff::SignedDuration;
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    host::{disk, kubelet, top},
+    host::{disk, kubelet, pod, top},
     run,
     settings::{self, Settings, accepted},
 };
@@ -123,6 +125,10 @@ pub fn main() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { USAGE } else { GOOD });
         }
     };
+    if let Err(error) = pod::enter_host_root() {
+        complain(&format!("{error:#}"));
+        return ExitCode::from(BAD);
+    }
     let result = match cli.command {
         Command::Run { config } => return run::run(&config),
         Command::Check(check) => check.run(),

@@ -1,6 +1,6 @@
 //! Node conditions: their types, the table of reasons, and the engine that computes the conditions from the monitors' reports.
 //!
-//! Nothing here does I/O or reads a clock; the time is handed in.
+//! Nothing here does I/O or reads a clock; the time is handed in. Uses no other module.
 
 pub mod engine;
 pub mod profile;

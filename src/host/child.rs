@@ -16,7 +16,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::blocking::one_at_a_time;
+use super::{blocking::one_at_a_time, pod};
 
 /// What a program prints beyond this is not read. `nodevigil check -o json` prints some 40 KiB.
 const MAX_OUTPUT_BYTES: u64 = 256 * 1024;
@@ -81,7 +81,10 @@ pub async fn run_own<T: DeserializeOwned>(arguments: &[&str], time: Duration) ->
 
 /// This program.
 pub fn own_command() -> Command {
-    Command::new("/proc/self/exe")
+    let mut command = Command::new("/proc/self/exe");
+    // It inherits the root directory.
+    command.env_remove(pod::HOST_ROOT);
+    command
 }
 
 async fn end(child: &mut Child) -> io::Result<(ExitStatus, Vec<u8>)> {

@@ -1,4 +1,6 @@
 //! What is read from the host and written to it, one file a thing. Nothing here judges.
+//!
+//! Uses `condition` for its types, and `settings`.
 
 pub mod addresses;
 pub mod api;
@@ -23,6 +25,7 @@ pub mod notify;
 pub mod oom;
 pub mod packages;
 pub mod pause;
+pub mod pod;
 pub mod pressure;
 pub mod process;
 pub mod program;

@@ -1,4 +1,6 @@
 //! What is watched, one file or directory each: a task that waits and reads, and pure functions that judge.
+//!
+//! Uses `host`, `settings` and `condition`. A monitor does not know who reads its reports, and uses no other monitor; `service` is shared.
 
 pub mod bootstrap;
 pub mod config;

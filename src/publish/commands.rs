@@ -8,8 +8,8 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::{
-    Api,
-    api::{Patch, PatchParams, PostParams},
+    Api, ResourceExt,
+    api::{ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 use tokio::sync::watch;
@@ -125,6 +125,27 @@ pub async fn cleanup(settings: &KubernetesSettings, kubelet: KubeletFacts) -> Re
         .with_context(|| format!("Node {}, with {}", session.node_name, session.source))
 }
 
+/// Removes them from every Node; returns those that had any.
+///
+/// # Errors
+/// As [`cleanup`], at the first Node of which they cannot be removed.
+pub async fn cleanup_all(settings: &KubernetesSettings, kubelet: KubeletFacts) -> Result<Vec<(String, Removed)>> {
+    let session = connect_once(settings, kubelet).await?;
+    remove_all(&Api::all(session.client)).await.with_context(|| session.source.to_string())
+}
+
+async fn remove_all(nodes: &Api<Node>) -> Result<Vec<(String, Removed)>> {
+    let listed = nodes.list_metadata(&ListParams::default()).await.map_err(|error| failed("list the Nodes", &error))?;
+    let mut found = Vec::new();
+    for name in listed.iter().map(ResourceExt::name_any) {
+        let removed = remove(nodes, &name).await.with_context(|| format!("Node {name}"))?.unwrap_or_default();
+        if removed != Removed::default() {
+            found.push((name, removed));
+        }
+    }
+    Ok(found)
+}
+
 async fn remove(nodes: &Api<Node>, name: &str) -> Result<Option<Removed>> {
     let Some(before) = read(nodes, name).await? else { return Ok(None) };
     // The API server deletes what our field manager owns and this apply leaves out.
@@ -210,6 +231,27 @@ mod tests {
             }
         });
         remove(&Api::all(Client::new(service, "default")), "n1").await
+    }
+
+    #[tokio::test]
+    async fn what_is_ours_is_removed_from_every_node() {
+        let service = service_fn(|request: Request<Body>| async move {
+            let condition = json!({"type": "KubeletHealthy", "status": "False"});
+            let node = |name: &str, conditions: &[&Value]| {
+                let metadata = json!({"name": name, "uid": name, "resourceVersion": "1"});
+                json!({"metadata": metadata, "status": {"conditions": conditions}})
+            };
+            let (is_read, path) = (request.method() == Method::GET, request.uri().path().to_owned());
+            let answer = match path.trim_start_matches("/api/v1/nodes").trim_end_matches("/status") {
+                "" => json!({"metadata": {}, "items": [node("broken", &[]), node("other", &[])]}),
+                "/broken" if is_read => node("broken", &[&condition]),
+                name => node(name.trim_start_matches('/'), &[]),
+            };
+            Ok::<_, BoxError>(Response::new(Body::from(answer.to_string().into_bytes())))
+        });
+        let found = remove_all(&Api::all(Client::new(service, "default"))).await.unwrap();
+        let conditions = vec!["KubeletHealthy".to_owned()];
+        assert_eq!(found, [("broken".to_owned(), Removed { conditions, taints: Vec::new() })]);
     }
 
     #[tokio::test]

@@ -2,6 +2,8 @@
 //!
 //! The client is built with the first identity that exists. While it can be used, three loops run concurrently: conditions and taints,
 //! Events, the Lease. A new client is built when a file of the credential changes or the API server refuses the credential.
+//!
+//! Uses `host`, `settings` and `condition`, and no monitor.
 
 mod clock;
 mod commands;
@@ -24,7 +26,7 @@ use tokio::{
     time::sleep,
 };
 
-pub use self::commands::{Identity, Removed, cleanup, identity, read_node};
+pub use self::commands::{Identity, Removed, cleanup, cleanup_all, identity, read_node};
 use self::{
     clock::sleep_until,
     conditions::Reconciler,

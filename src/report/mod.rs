@@ -1,4 +1,6 @@
 //! What is shown to people and programs on the host: status.json, metrics, tables.
+//!
+//! Uses `host` and `condition`.
 
 pub mod metrics;
 pub mod status;

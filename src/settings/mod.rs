@@ -1,4 +1,6 @@
 //! The settings: /etc/nodevigil/config.toml and drop-ins, one struct a section.
+//!
+//! Uses `condition` for the names of conditions and reasons.
 
 pub mod accepted;
 mod load;

@@ -1,4 +1,4 @@
-//! The documents: links lead somewhere, and the stories that ARCHITECTURE.md names exist.
+//! The documents: links, files and stories that they name exist, and the site has each page.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -26,6 +26,58 @@ fn relative_links_lead_to_files_and_headings() {
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
     assert!(documents.len() > 10, "{documents:?}");
+}
+
+#[test]
+fn the_site_has_every_page_of_docs() {
+    let site = repository().join("docs/site");
+    let summary = fs::read_to_string(site.join("SUMMARY.md")).unwrap();
+    let listed: Vec<_> = links(&summary).iter().map(|link| site.join(link).canonicalize().unwrap()).collect();
+    for page in files(&repository().join("docs"), "md") {
+        let is_listed = page.starts_with(&site) || listed.contains(&page.canonicalize().unwrap());
+        assert!(is_listed, "{} is not in docs/site/SUMMARY.md", page.display());
+    }
+}
+
+#[test]
+#[ignore = "`make site` runs it, on what it has built"]
+fn links_of_the_site_lead_to_files_and_headings() {
+    let pages = files(&repository().join("dist/site"), "html");
+    let mut wrong = Vec::new();
+    for page in &pages {
+        let text = fs::read_to_string(page).unwrap();
+        let attributes = text.split(" href=\"").skip(1).chain(text.split(" src=\"").skip(1));
+        for link in attributes.filter_map(|rest| rest.split('"').next()).filter(|link| is_relative(link)) {
+            let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = if path.is_empty() { page.clone() } else { page.parent().unwrap().join(path) };
+            let has_anchor = || fs::read_to_string(&target).unwrap().contains(&format!(" id=\"{anchor}\""));
+            if !target.is_file() || !(anchor.is_empty() || has_anchor()) {
+                wrong.push(format!("{}: {link}", page.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(pages.len() > 20, "{pages:?}");
+}
+
+#[test]
+fn the_files_that_documents_name_exist() {
+    let mut named = 0;
+    for document in files(repository(), "md") {
+        let text = fs::read_to_string(&document).unwrap();
+        let outside_blocks: String = text.split("```").step_by(2).collect();
+        for path in outside_blocks.split('`').skip(1).step_by(2).filter(|span| is_file_of_ours(span)) {
+            assert!(repository().join(path).exists(), "{} names {path}, which does not exist", document.display());
+            named += 1;
+        }
+    }
+    assert!(named > 50, "{named} files are named");
+}
+
+fn is_file_of_ours(span: &str) -> bool {
+    let is_below =
+        ["src/", "crates/", "tests/", "docs/", "packaging/"].iter().any(|directory| span.starts_with(directory));
+    is_below && !span.contains(|c: char| c.is_whitespace() || c == '*' || c == ':')
 }
 
 #[test]
@@ -67,10 +119,13 @@ fn files(directory: &Path, extension: &str) -> Vec<PathBuf> {
 
 /// The targets of links to other documents, outside blocks and spans of code.
 fn links(text: &str) -> Vec<String> {
-    let is_relative = |link: &&str| !link.contains("://") && !link.starts_with("mailto:");
     let prose = prose(text);
     let targets = prose.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-    targets.filter(is_relative).map(str::to_owned).collect()
+    targets.filter(|link| is_relative(link)).map(str::to_owned).collect()
+}
+
+fn is_relative(link: &str) -> bool {
+    !link.contains("://") && !link.starts_with("mailto:")
 }
 
 /// The text without code.

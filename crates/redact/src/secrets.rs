@@ -1,14 +1,36 @@
-//! Secrets in text: regular expressions for what comes before them, and for those that are recognised by their looks.
+//! Secrets in text: regular expressions for what comes before them, and two kinds that are recognised by their looks.
 //!
-//! Each is run on the text's bytes, for which it needs no tables of Unicode.
+//! Expressions are run on the text's bytes, for which they need no tables of Unicode. They are compiled at the first text that
+//! may hold a secret: to compile them takes longer than all else that `nodevigil check` does.
 
-use std::sync::{LazyLock, OnceLock};
+use std::{
+    ops::Range,
+    sync::{LazyLock, Mutex, OnceLock, PoisonError},
+};
 
 use regex_automata::{
     Anchored, Input,
-    meta::{Config, Regex},
+    hybrid::dfa::{self, DFA},
+    nfa::thompson::pikevm::PikeVM,
     util::syntax,
 };
+
+/// Every text with a secret in one of [`PLACES`] has one of these, in upper or lower case. Most texts have none.
+const TRIGGERS: [&str; 13] = [
+    "://",
+    "auth",
+    "basic",
+    "bearer",
+    "token",
+    "secret",
+    "pass",
+    "pwd",
+    "key",
+    "sig",
+    "credential",
+    "eyj",
+    "-----begin",
+];
 
 /// Where a secret may be. `<name>`, `<value>` and the like are replaced by the expressions in [`PARTS`].
 pub(super) struct Place {
@@ -28,7 +50,7 @@ pub(super) const PLACES: &[Place] = &[
             [^@<end>/?\#]* @sha256:[0-9a-f]{64}  # the digest of an image
             | ([^<end>/?\#]*) @                  # a user, and a password
             # A slash in the password, though none should be: what follows the last colon is no port, and the host no IPv6 address.
-            | ([^<end>/?\#\[]* : [^<end>/?\#\[:]* [^<end>/?\#\[:0-9] [^<end>/?\#\[:]* [/?\#] [^<end>]{0,255}) @",
+            | ([^<end>/?\#\[]* : [^<end>/?\#\[:]* [^<end>/?\#\[:0-9] [^<end>/?\#\[:]* [/?\#] [^<end>]{0,63}) @",
         example: "https://user:S3cretS3cretS3cret@host:6443/path",
     },
     Place {
@@ -78,8 +100,13 @@ pub(super) const PLACES: &[Place] = &[
         then: r#"["']*[^\s"']{1,15}(?:[\s"']|$)|<value>"#,
         example: "Credential=S3cretS3cretS3cret/2026",
     },
-    // The second half of a bootstrap token.
-    Place { before: r"\b[a-z0-9]{6}\.", then: r"([a-z0-9]{16})\b", example: "abcdef.0123456789abcdef" },
+    // A signed token (JWT): base64 of `{"`.
+    Place { before: "(?-i:eyJ)", then: r"([\w+/=.-]{4,})", example: "eyJS3cretS3cret" },
+    Place {
+        before: "-----BEGIN",
+        then: "(?s)(.*?-----END.*?-----|.*)",
+        example: "-----BEGIN K-----S3cretS3cretS3cret",
+    },
 ];
 
 /// What [`PLACES`] have in common, or what is too long to be read there. One that has another in it comes before that one.
@@ -106,70 +133,85 @@ const PARTS: &[(&str, &str)] = &[
     ("<end>", r#"\s"'<>`"#),
 ];
 
-/// Secrets that are recognised by their looks: a signed token (JWT, base64 of `{"`), a PEM block, base64 of a certificate or a key.
-const LOOKS: &[&str] = &[r"eyJ[\w+/=.-]{4,}", r"(?s)-----BEGIN.*?(?:-----END.*?-----|\z)", "[A-Za-z0-9+/=]{40,}"];
-
 struct Compiled {
     /// One pattern for each of [`PLACES`].
-    before: Regex,
+    before: DFA,
+    cache: Mutex<dfa::Cache>,
     /// One expression for each of [`PLACES`], compiled when its pattern first matches.
-    then: Vec<OnceLock<Regex>>,
-    looks: Vec<Regex>,
+    then: Vec<OnceLock<PikeVM>>,
 }
 
 static COMPILED: LazyLock<Compiled> = LazyLock::new(|| {
-    let befores: Vec<String> = PLACES.iter().map(|place| format!("(?i){}", place.before)).collect();
-    Compiled {
-        before: compile(&befores),
-        then: PLACES.iter().map(|_| OnceLock::new()).collect(),
-        looks: LOOKS.iter().map(|look| compile(&[look])).collect(),
-    }
+    let befores: Vec<String> = PLACES.iter().map(|place| whole(&format!("(?i){}", place.before))).collect();
+    let before = DFA::builder().syntax(syntax()).build_many(&befores).expect(CONSTANT);
+    let cache = Mutex::new(before.create_cache());
+    Compiled { before, cache, then: PLACES.iter().map(|_| OnceLock::new()).collect() }
 });
 
-fn compile(patterns: &[impl AsRef<str>]) -> Regex {
-    let whole = |pattern: &str| PARTS.iter().fold(pattern.to_owned(), |all, (part, is)| all.replace(part, is));
-    let patterns: Vec<String> = patterns.iter().map(|pattern| whole(pattern.as_ref())).collect();
-    // A prefilter takes a third of the time in which they are compiled, and the lines that are searched are short.
-    let config = Config::new().auto_prefilter(false);
-    let syntax = syntax::Config::new().unicode(false).utf8(false);
-    let built = Regex::builder().configure(config).syntax(syntax).build_many(&patterns);
-    built.expect("the patterns are constants, which the tests compile")
+const CONSTANT: &str = "the patterns are constants, which the tests compile";
+
+/// The pattern with its [`PARTS`].
+fn whole(pattern: &str) -> String {
+    PARTS.iter().fold(pattern.to_owned(), |all, (part, is)| all.replace(part, is))
+}
+
+fn syntax() -> syntax::Config {
+    syntax::Config::new().unicode(false).utf8(false)
 }
 
 /// The text with secrets as stars, as many as they had characters: the values of passwords, tokens and keys, what follows
 /// `Bearer` and `Basic`, users in URLs, signatures of presigned URLs, PEM blocks, tokens and keys that are recognised by
 /// their looks.
 pub fn hide_secrets(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let mut is_hidden = vec![false; bytes.len()];
+    let lower = text.to_ascii_lowercase();
+    let mut secrets = secrets_by_looks(text.as_bytes());
+    if TRIGGERS.iter().any(|trigger| lower.contains(trigger)) {
+        secrets.extend(secrets_in_places(text.as_bytes()));
+    }
+    if secrets.is_empty() {
+        return text.to_owned();
+    }
+    let mut is_hidden = vec![false; text.len()];
+    for secret in secrets {
+        is_hidden[secret].fill(true);
+    }
+    text.char_indices().map(|(at, c)| if is_hidden[at] { '*' } else { c }).collect()
+}
+
+fn secrets_in_places(bytes: &[u8]) -> Vec<Range<usize>> {
+    let mut secrets = Vec::new();
+    let mut cache = COMPILED.cache.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut next = |from| {
+        let found = COMPILED.before.try_search_fwd(&mut cache, &Input::new(bytes).range(from..));
+        found.expect("only a DFA with quit bytes or a limit on its cache gives up, and this one has neither")
+    };
     let mut from = 0;
     // Where the last word ends that was hidden in such a place. In `token=token=…` each value ends where the first one does:
     // without this the time would grow with the square of the length.
     let mut ends = vec![0; PLACES.len()];
-    while let Some(before) = COMPILED.before.search_half(&Input::new(bytes).range(from..)) {
+    while let Some(before) = next(from) {
         from = before.offset();
         let place = before.pattern().as_usize();
         if from < ends[place] {
             continue;
         }
-        let then = COMPILED.then[place].get_or_init(|| compile(&[PLACES[place].then]));
+        let then = COMPILED.then[place]
+            .get_or_init(|| PikeVM::builder().syntax(syntax()).build(&whole(PLACES[place].then)).expect(CONSTANT));
         let mut groups = then.create_captures();
-        then.search_captures(&Input::new(bytes).range(from..).anchored(Anchored::Yes), &mut groups);
+        let input = Input::new(bytes).range(from..).anchored(Anchored::Yes);
+        then.captures(&mut then.create_cache(), input, &mut groups);
         let Some(secret) = groups.iter().skip(1).flatten().next() else { continue };
         if secret.start == from {
             ends[place] = secret.end;
         }
-        is_hidden[secret.range()].fill(true);
+        secrets.push(secret.range());
     }
-    let looks = COMPILED.looks.iter().flat_map(|look| look.find_iter(bytes));
-    for look in looks.filter(|look| is_secret(&bytes[look.range()])) {
-        is_hidden[look.range()].fill(true);
-    }
-    text.char_indices().map(|(at, c)| if is_hidden[at] { '*' } else { c }).collect()
+    secrets
 }
 
-/// Whether it is no path, whose folders are shorter, and no container's id or digest, which has no capitals.
-fn is_secret(look: &[u8]) -> bool {
+/// The second halves of bootstrap tokens (`abcdef.0123456789abcdef`), and base64 of a certificate or a key: 40 characters or
+/// more, and neither a path, whose directories have shorter names, nor a container's id or digest, which has no capitals.
+fn secrets_by_looks(bytes: &[u8]) -> Vec<Range<usize>> {
     const BETWEEN_SLASHES: usize = 20;
     let is_random = |part: &[u8]| {
         let has = |is: fn(&u8) -> bool| part.iter().any(is);
@@ -178,7 +220,24 @@ fn is_secret(look: &[u8]) -> bool {
             && has(u8::is_ascii_uppercase)
             && has(u8::is_ascii_digit)
     };
-    look.starts_with(b"eyJ") || look.starts_with(b"-----") || look.split(|byte| *byte == b'/').any(is_random)
+    let is_base64 = |run: &Range<usize>| run.len() >= 40 && bytes[run.clone()].split(|b| *b == b'/').any(is_random);
+    let words = || runs(bytes, |byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let is_token = |(id, secret): &(Range<usize>, Range<usize>)| {
+        id.len() == 6 && secret.len() == 16 && bytes[id.end..secret.start] == *b"."
+    };
+    let tokens = words().zip(words().skip(1)).filter(is_token).map(|(_, secret)| secret);
+    let base64 = runs(bytes, |byte| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte)).filter(is_base64);
+    base64.chain(tokens).collect()
+}
+
+/// Where such bytes follow one another.
+fn runs(bytes: &[u8], is: fn(u8) -> bool) -> impl Iterator<Item = Range<usize>> {
+    let mut next = 0;
+    bytes.split(move |byte| !is(*byte)).map(move |run| {
+        let start = next;
+        next += run.len() + 1;
+        start..start + run.len()
+    })
 }
 
 /// Whether a flag or a key of this name holds a secret.

@@ -51,7 +51,7 @@ pub struct Chosen {
 /// Parses a rule's id or name, or the start of an id.
 fn rule(text: &str) -> Result<String, String> {
     let wanted = text.trim();
-    if !wanted.is_empty() && rules::rules().any(|rule| is_named(wanted, &rule.id)) {
+    if !wanted.is_empty() && rules::rules().any(|rule| is_named(wanted, rule.id)) {
         return Ok(wanted.to_owned());
     }
     Err("no rule has this id, name or start of an id; list the rules with: nodevigil explain".to_owned())
@@ -65,7 +65,7 @@ fn is_named(wanted: &str, id: &str) -> bool {
 
 /// A rule's name.
 pub fn name_of(id: &str) -> &'static str {
-    rules::rules().find(|rule| rule.id == id).map_or("", |rule| rule.name.as_str())
+    rules::rules().find(|rule| rule.id == id).map_or("", |rule| rule.name)
 }
 
 impl Choice {

@@ -15,7 +15,7 @@ use super::{
 
 pub fn log(root: &Path, sources: &Sources, chosen: &Chosen) -> Value {
     let used: BTreeSet<&str> = chosen.shown().map(|finding| finding.rule).collect();
-    let rules = rules::rules().filter(|rule| used.contains(rule.id.as_str())).map(|rule| {
+    let rules = rules::rules().filter(|rule| used.contains(rule.id)).map(|rule| {
         json!({
             "id": rule.id,
             "name": rule.name,

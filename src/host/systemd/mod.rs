@@ -382,6 +382,16 @@ impl Systemd {
     }
 }
 
+/// Whether systemd runs the agent as nodevigil.service.
+///
+/// # Errors
+/// When the bus or systemd does not answer.
+pub async fn is_service_active() -> zbus::Result<bool> {
+    let systemd = Systemd::connect(CALL_TIMEOUT).await?;
+    let unit = systemd.load("nodevigil.service").await?;
+    Ok(["active", "activating"].contains(&&*systemd.text(&unit, UNIT, "ActiveState").await?))
+}
+
 /// Whether this process ends because its unit is stopped, not because the host shuts down or the unit is restarted. Each call is
 /// answered within 300 ms, or fails.
 ///

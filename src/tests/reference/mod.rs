@@ -2,6 +2,7 @@
 //! the variable the same tests compare. Part of the tests alone.
 #![expect(clippy::format_push_string, reason = "a document is short and built once")]
 
+mod chart;
 mod conditions;
 mod documents;
 mod metrics;

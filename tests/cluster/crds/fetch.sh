@@ -19,6 +19,9 @@ done
 for kind in nodepools nodeclaims nodeoverlays; do
   take sigs.k8s.io/karpenter pkg/apis/crds/karpenter.sh_$kind.yaml
 done
+for kind in podmonitors prometheusrules; do
+  take github.com/prometheus-operator/prometheus-operator example/prometheus-operator-crd/monitoring.coreos.com_$kind.yaml
+done
 take sigs.k8s.io/karpenter kwok/apis/crds/karpenter.kwok.sh_kwoknodeclasses.yaml
 chmod -R u+w "$partial"
 rm -rf "$out"

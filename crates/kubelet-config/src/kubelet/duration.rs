@@ -1,12 +1,5 @@
 //! Go's `time.Duration` as text, in the form in which the kubelet prints it: `90s` is `1m30s`.
 
-use super::flags::duration_nanos;
-
-/// A duration as `Duration.String` prints it; `None` if Go does not take it.
-pub fn normal(text: &str) -> Option<String> {
-    duration_nanos(text).map(print)
-}
-
 /// Nanoseconds as Go's `Duration.String` prints them.
 pub fn print(nanos: i64) -> String {
     let sign = if nanos < 0 { "-" } else { "" };
@@ -38,6 +31,7 @@ pub fn print(nanos: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kubelet::flags::duration_nanos;
 
     #[test]
     fn durations_are_printed_as_go_prints_them() {
@@ -54,9 +48,8 @@ mod tests {
             ("-90s", "-1m30s"),
             ("1h0m0.000000001s", "1h0m0.000000001s"),
         ] {
-            assert_eq!(normal(text).as_deref(), Some(printed), "{text}");
+            assert_eq!(duration_nanos(text).map(print).as_deref(), Some(printed), "{text}");
         }
-        assert_eq!(normal("10"), None);
         assert_eq!(print(i64::MIN), "-2562047h47m16.854775808s");
     }
 }

@@ -37,21 +37,11 @@ impl ExpectedFlag {
 
     /// Whether it reaches the kubelet, as far as its words are known.
     pub fn reaches(&self, snapshot: &Snapshot) -> bool {
-        let flags = &snapshot.flags;
-        match self.flag {
-            "node-labels" => {
-                let key = self.value.split_once('=').map_or("", |(key, _)| key);
-                flags
-                    .all("node-labels")
-                    .flat_map(|used| used.value.split(','))
-                    .rfind(|entry| entry.split_once('=').is_some_and(|(own, _)| own == key))
-                    == Some(&self.value)
-            }
-            "provider-id" => {
-                let set = flags.value("provider-id");
-                set.or_else(|| snapshot.settings.text("providerID")) == Some(&self.value)
-            }
-            name => flags.value(name).is_some_and(|value| self.is_value(value)),
+        let settings = &snapshot.settings;
+        match (self.flag, self.value.split_once('=')) {
+            ("node-labels", Some((key, value))) => settings.map("--node-labels").get(key) == Some(&value),
+            ("provider-id", _) => settings.text("providerID") == Some(&self.value),
+            (name, _) => settings.text(&format!("--{name}")).is_some_and(|value| self.is_value(value)),
         }
     }
 

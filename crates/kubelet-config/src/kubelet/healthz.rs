@@ -47,13 +47,12 @@ pub fn healthz(settings: &Settings) -> Result<Healthz, String> {
 }
 
 fn wanted(settings: &Settings, path: &str, form: &str) -> String {
-    let (at, value) = match settings.get(path) {
-        Some(setting) => match &setting.from {
-            From::Flag(at) | From::File(at) => (at.to_string(), setting.value.to_string()),
-            From::Default { .. } | From::Distribution => ("its default".to_owned(), setting.value.to_string()),
-        },
-        None => ("its default".to_owned(), String::new()),
+    let setting = settings.get(path);
+    let at = match setting.map(|setting| &setting.from) {
+        Some(From::Flag(at) | From::File(at)) => at.to_string(),
+        _ => "its default".to_owned(),
     };
+    let value = setting.map_or_else(String::new, |setting| setting.value.to_string());
     // So short that no file makes an error long.
     format!("{path} in {at}: wanted {form}, got {value:.64}")
 }

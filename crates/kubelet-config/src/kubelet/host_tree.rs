@@ -14,7 +14,7 @@ use std::{
             fs::{FileTypeExt as _, MetadataExt as _},
         },
     },
-    path::{Component, Path, PathBuf},
+    path::{Path, PathBuf},
 };
 
 use rustix::{
@@ -95,23 +95,16 @@ impl HostTree {
 
     /// Whether `path` is a link to `/dev/null`, over others or not. A root without devices has no such file.
     fn leads_to_null(&self, path: &Path) -> bool {
-        let mut path = path.to_owned();
-        for _ in 0..MAX_LINKS {
-            if is_null(&path) {
-                return true;
-            }
-            let Ok(target) = self.read_link(&path) else { return false };
-            path.pop();
-            path.push(target);
-        }
-        false
+        let target = |link: &PathBuf| Some(link.parent()?.join(self.read_link(link).ok()?));
+        let mut links = std::iter::successors(Some(path.to_owned()), target).take(MAX_LINKS);
+        links.any(|path| path.ends_with("dev/null"))
     }
 }
 
 impl Tree for HostTree {
     fn lstat(&self, path: &Path) -> Result<Meta, Unreadable> {
         match self.found(path, OFlags::NOFOLLOW) {
-            Err(Unreadable::NotFound) if is_null(path) => Ok(NULL_META),
+            Err(Unreadable::NotFound) if path == Path::new(NULL) => Ok(NULL_META),
             found => found,
         }
     }
@@ -186,19 +179,6 @@ impl Tree for HostTree {
         let below = real.strip_prefix(root).map_err(|_| Unreadable::Io("lies outside of the root".to_owned()))?;
         Ok(Path::new("/").join(below))
     }
-}
-
-/// Whether the path says `/dev/null`, `..` resolved by the text alone.
-fn is_null(path: &Path) -> bool {
-    let mut names = Vec::new();
-    for component in path.components() {
-        match component {
-            Component::Normal(name) => names.push(name),
-            Component::ParentDir => _ = names.pop(),
-            _ => {}
-        }
-    }
-    names == ["dev", "null"]
 }
 
 fn meta(metadata: &Metadata) -> Meta {

@@ -3,42 +3,32 @@
 /// Whether Kubernetes takes a label's key (`validation.IsQualifiedName`).
 pub fn is_key(key: &str) -> bool {
     let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
-    prefix.is_none_or(|prefix| check_domain(prefix).is_ok()) && name.len() <= 63 && is_label_word(name)
+    prefix.is_none_or(|prefix| check_domain(prefix).is_ok()) && !name.is_empty() && is_value(name)
 }
 
 /// Whether Kubernetes takes a label's value (`validation.IsValidLabelValue`).
 pub fn is_value(value: &str) -> bool {
-    value.is_empty() || (value.len() <= 63 && is_label_word(value))
-}
-
-fn is_label_word(text: &str) -> bool {
-    let ends = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
-    let mut bytes = text.bytes();
-    ends(text.bytes().next())
-        && ends(text.bytes().next_back())
-        && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+    value.is_empty() || value.len() <= 63 && is_within(value, |letter| letter.is_ascii_alphanumeric(), "-_.")
 }
 
 /// Whether a text is a DNS name in lower case (`validation.IsDNS1123Subdomain`), as a Node's name must be.
 ///
 /// # Errors
-/// What is wrong with it.
-pub fn check_domain(text: &str) -> Result<(), String> {
-    if text.len() > 253 {
-        return Err("must be no more than 253 bytes".to_owned());
-    }
-    let fine = text.split('.').all(|part| {
-        let ends = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-        ends(part.bytes().next())
-            && ends(part.bytes().next_back())
-            && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
-    });
-    if fine {
+/// What it must be.
+pub fn check_domain(text: &str) -> Result<(), &'static str> {
+    let is_letter = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit();
+    if text.len() <= 253 && text.split('.').all(|part| is_within(part, is_letter, "-")) {
         return Ok(());
     }
-    Err("must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric \
-         character"
-        .to_owned())
+    Err("has at most 253 characters, all of them lower case letters, digits, '-' and '.', and begins and ends with a \
+         letter or a digit")
+}
+
+/// Whether a text has only such letters and, but not at its ends, some of the `others`.
+fn is_within(text: &str, is_letter: impl Fn(char) -> bool, others: &str) -> bool {
+    text.starts_with(&is_letter)
+        && text.ends_with(&is_letter)
+        && text.chars().all(|letter| is_letter(letter) || others.contains(letter))
 }
 
 /// Keys of the `kubernetes.io` and `k8s.io` domains that a kubelet may set; read from

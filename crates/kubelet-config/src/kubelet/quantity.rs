@@ -1,104 +1,48 @@
-//! Kubernetes' resource quantities: `100Mi`, `1.5Gi`, `500m`, `1e9`.
-//!
-//! Read from k8s.io/apimachinery v0.36.3 `pkg/api/resource`: a value has steps of one billionth, what is finer is
-//! rounded away from zero.
+//! Kubernetes' resource quantities: `100Mi`, `1.5Gi`, `500m`, `1e9`. Read from k8s.io/apimachinery v0.36.3
+//! `pkg/api/resource`.
 
-/// An amount, in billionths.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Quantity {
-    nanos: i128,
-}
-
-const NANO: i128 = 1_000_000_000;
+/// An amount, to fifteen digits.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+pub struct Quantity(f64);
 
 impl Quantity {
     /// A whole amount.
+    #[expect(clippy::cast_precision_loss, reason = "bytes and processes of a machine are less than 2⁵³")]
     pub fn whole(amount: u64) -> Self {
-        Self { nanos: i128::from(amount) * NANO }
+        Self(amount as f64)
     }
 
-    /// The amount in whole units, for example bytes, rounded away from zero; bounded by an `i64`.
+    /// The amount in whole units, for example bytes, rounded up; bounded by an `i64`.
+    #[expect(clippy::cast_possible_truncation, reason = "the cast bounds it")]
     pub fn value(self) -> i64 {
-        let away = if self.nanos < 0 { 1 - NANO } else { NANO - 1 };
-        let rounded = (self.nanos.saturating_add(away)) / NANO;
-        i64::try_from(rounded).unwrap_or(if rounded < 0 { i64::MIN } else { i64::MAX })
+        self.0.ceil() as i64
     }
 }
+
+/// Suffixes from 10⁻⁹ on, each a thousand times the one before.
+const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
+
+/// Suffixes from 2¹⁰ on, each 1024 times the one before.
+const BINARY: [&str; 6] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
 /// Reads a quantity; `None` if the kubelet would not take it.
 pub fn parse(text: &str) -> Option<Quantity> {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let is_negative = text.starts_with('-');
     let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
     let (number, suffix) = unsigned.split_at(end);
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    // Without any digit it is zero.
-    if fraction.contains('.') || text.is_empty() {
-        return None;
-    }
-    let (base, exponent) = suffix_of(suffix)?;
-    let magnitude = scaled(whole, fraction, base, exponent);
-    Some(Quantity { nanos: if is_negative { -magnitude } else { magnitude } })
-}
-
-/// What a suffix multiplies by: the base, 2 or 10, and its power.
-fn suffix_of(suffix: &str) -> Option<(u8, i32)> {
-    Some(match suffix {
-        "" => (10, 0),
-        "n" => (10, -9),
-        "u" => (10, -6),
-        "m" => (10, -3),
-        "k" => (10, 3),
-        "M" => (10, 6),
-        "G" => (10, 9),
-        "T" => (10, 12),
-        "P" => (10, 15),
-        "E" => (10, 18),
-        "Ki" => (2, 10),
-        "Mi" => (2, 20),
-        "Gi" => (2, 30),
-        "Ti" => (2, 40),
-        "Pi" => (2, 50),
-        "Ei" => (2, 60),
-        _ => {
-            let exponent = suffix.strip_prefix(['e', 'E'])?;
-            let digits = exponent.strip_prefix(['-', '+']).unwrap_or(exponent);
-            if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-                return None;
-            }
-            (10, exponent.parse().ok()?)
-        }
-    })
-}
-
-/// `whole.fraction * base ^ exponent` in billionths, rounded up, at most `i64::MAX` units.
-fn scaled(whole: &str, fraction: &str, base: u8, exponent: i32) -> i128 {
-    let most = i128::from(i64::MAX) * NANO;
-    let digits = whole.trim_start_matches('0').to_owned() + fraction;
-    let digits = digits.trim_start_matches('0');
-    if digits.is_empty() {
-        return 0;
-    }
-    // Digits beyond the 20th are worth less than a step of what they are rounded to.
-    let (kept, cut) = digits.split_at(digits.len().min(20));
-    let lost = i32::try_from(cut.len()).unwrap_or(i32::MAX);
-    let places = i32::try_from(fraction.len()).unwrap_or(i32::MAX);
-    let mut value: i128 = kept.parse().unwrap_or(most);
-    let mut rounds_up = cut.bytes().any(|byte| byte != b'0');
-    let mut power = lost.saturating_sub(places).saturating_add(9);
-    if base == 2 {
-        value = value.saturating_mul(1 << exponent.clamp(0, 60));
+    // To the kubelet it is zero without any digit.
+    let number = if matches!(number, "" | ".") && !text.is_empty() { "0" } else { number };
+    let amount: f64 = if let Some((power, _)) = (1..).zip(BINARY).find(|(_, binary)| *binary == suffix) {
+        number.parse::<f64>().ok()? * 1024_f64.powi(power)
     } else {
-        power = power.saturating_add(exponent);
-    }
-    for _ in 0..power.clamp(0, 60) {
-        value = value.saturating_mul(10);
-    }
-    for _ in 0..power.saturating_neg().clamp(0, 60) {
-        rounds_up |= value % 10 != 0;
-        value /= 10;
-    }
-    value.saturating_add(i128::from(rounds_up)).min(most)
+        let decimal = (-3..).zip(DECIMAL).find(|(_, decimal)| *decimal == suffix);
+        let exponent: i32 = match decimal {
+            Some((power, _)) => 3 * power,
+            None => suffix.strip_prefix(['e', 'E'])?.parse().ok()?,
+        };
+        format!("{number}e{exponent}").parse().ok()?
+    };
+    Some(Quantity(if text.starts_with('-') { -amount } else { amount }))
 }
 
 #[cfg(test)]
@@ -117,6 +61,7 @@ mod tests {
             ("0", 0),
             ("Mi", 0),
             ("-", 0),
+            (".", 0),
             ("e3", 0),
             ("100Mi", 104_857_600),
             ("1Gi", 1 << 30),
@@ -125,7 +70,7 @@ mod tests {
             ("500m", 1),
             ("1500m", 2),
             ("1n", 1),
-            ("-1500m", -2),
+            ("-1500m", -1),
             ("1G", 1_000_000_000),
             ("1k", 1000),
             ("1E", 1_000_000_000_000_000_000),

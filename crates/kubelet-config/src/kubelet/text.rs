@@ -1,4 +1,8 @@
-//! Text of files, as messages show it.
+//! Text of files: as messages show it, and its lines and words with their places.
+
+use std::path::Path;
+
+use super::{location::Location, machine::Located, tree::Tree};
 
 /// The most characters of a text in a message.
 const MAX_CHARS: usize = 160;
@@ -18,4 +22,52 @@ pub fn shortened(text: &str) -> String {
         shown.push('…');
     }
     shown
+}
+
+/// What is read of a file whose few lines matter: `/proc` and `/etc` have nothing longer.
+const MAX_SMALL_BYTES: usize = 256 << 10;
+
+/// The text of a small file; `None` if it cannot be had.
+pub(crate) fn small(tree: &dyn Tree, path: &str) -> Option<String> {
+    let bytes = tree.read_bounded(Path::new(path), MAX_SMALL_BYTES).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The lines of a text, counted from 1.
+pub(crate) fn numbered(text: &str) -> impl Iterator<Item = (u32, &str)> {
+    (1..).zip(text.lines())
+}
+
+/// `word`, which is in `line`, with its place.
+pub(crate) fn word(file: &Location, number: u32, line: &str, word: &str) -> Located<String> {
+    let before = line.find(word).and_then(|start| line.get(..start)).unwrap_or_default();
+    let column = chars(before).saturating_add(1);
+    Located { value: word.to_owned(), at: file.at(number, column, chars(word)) }
+}
+
+/// How many characters a text has, as a column counts them.
+pub(crate) fn chars(text: &str) -> u32 {
+    u32::try_from(text.chars().count()).unwrap_or(u32::MAX)
+}
+
+/// The value of a file that holds one, as those of `/proc/sys` do.
+pub(crate) fn first_word(tree: &dyn Tree, path: &str) -> Option<Located<String>> {
+    let text = small(tree, path)?;
+    let (number, line) = numbered(&text).next()?;
+    let value = line.trim();
+    (!value.is_empty()).then(|| word(&Location::file(path), number, line, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_knows_its_column_in_characters() {
+        let line = "é\tnameserver 10.0.0.1";
+        let part = line.split_whitespace().nth(2).unwrap();
+        let found = word(&Location::file("/f"), 3, line, part);
+        assert_eq!((found.at.line, found.at.column, found.at.width), (3, 14, 8));
+        assert_eq!(found.value, "10.0.0.1");
+    }
 }

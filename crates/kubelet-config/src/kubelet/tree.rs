@@ -4,7 +4,7 @@
 //! Paths are absolute, as on the host. Symbolic links resolve inside the tree, whatever they point to.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ffi::OsString,
     os::unix::ffi::OsStrExt,
     path::{Component, Path, PathBuf},
@@ -187,8 +187,7 @@ impl MemoryTree {
         }
         let mut links = 0;
         let mut resolved = PathBuf::from("/");
-        let mut rest: Vec<OsString> = components(path);
-        rest.reverse();
+        let mut rest: Vec<OsString> = names_reversed(path).collect();
         while let Some(name) = rest.pop() {
             if name.as_bytes() == b".." {
                 resolved.pop();
@@ -204,7 +203,7 @@ impl MemoryTree {
                     if target.is_absolute() {
                         resolved = PathBuf::from("/");
                     }
-                    rest.extend(components(target).into_iter().rev());
+                    rest.extend(names_reversed(target));
                 }
                 _ => resolved = next,
             }
@@ -223,24 +222,15 @@ impl MemoryTree {
             None => return Err(Unreadable::NotFound),
         };
         let default_mode = if kind == Kind::Folder { 0o755 } else { 0o644 };
-        Ok(Meta {
-            kind,
-            size_bytes: size as u64,
-            mode: self.modes.get(path).copied().unwrap_or(default_mode),
-            uid: 0,
-            gid: 0,
-        })
+        let mode = self.modes.get(path).copied().unwrap_or(default_mode);
+        Ok(Meta { kind, size_bytes: size as u64, mode, uid: 0, gid: 0 })
     }
 }
 
-fn components(path: &Path) -> Vec<OsString> {
-    path.components()
-        .filter_map(|component| match component {
-            Component::Normal(name) => Some(name.to_owned()),
-            Component::ParentDir => Some(OsString::from("..")),
-            _ => None,
-        })
-        .collect()
+/// The names in a path, `..` too, the last one first.
+fn names_reversed(path: &Path) -> impl Iterator<Item = OsString> {
+    let names = path.components().rev().filter(|name| matches!(name, Component::Normal(_) | Component::ParentDir));
+    names.map(|name| name.as_os_str().to_owned())
 }
 
 impl Tree for MemoryTree {
@@ -269,15 +259,9 @@ impl Tree for MemoryTree {
         if self.meta(&path)?.kind != Kind::Folder {
             return Err(Unreadable::Io("is not a folder".to_owned()));
         }
-        let mut names: Vec<OsString> = self
-            .entries
-            .keys()
-            .filter_map(|entry| entry.strip_prefix(&path).ok())
-            .filter_map(|below| components(below).into_iter().next())
-            .collect();
-        names.sort_unstable();
-        names.dedup();
-        Ok(names)
+        let below = self.entries.keys().filter_map(|entry| entry.strip_prefix(&path).ok()?.components().next());
+        let names: BTreeSet<OsString> = below.map(|name| name.as_os_str().to_owned()).collect();
+        Ok(names.into_iter().collect())
     }
 
     fn read_link(&self, path: &Path) -> Result<PathBuf, Unreadable> {

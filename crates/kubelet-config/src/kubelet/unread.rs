@@ -10,6 +10,8 @@ use std::{
 };
 
 use super::{
+    flag_text::flags_in,
+    flags::table,
     location::Location,
     snapshot::UnreadFile,
     systemd::{Assignment, Event, EventKind, Unit, env_file},
@@ -34,20 +36,6 @@ const WELL_KNOWN: [&str; 12] = [
 
 /// Where others of that kind would lie.
 const FOLDERS: [&str; 3] = ["/etc/default", "/etc/sysconfig", "/etc/kubernetes"];
-
-/// Flags that a kubelet alone has, or that are written for it: a file that holds one is meant for it.
-const KUBELETS_FLAGS: [&str; 7] = [
-    "--cloud-provider",
-    "--hostname-override",
-    "--max-pods",
-    "--node-ip",
-    "--node-labels",
-    "--provider-id",
-    "--register-with-taints",
-];
-
-/// Other programs that have such flags too, by the names of their files and variables.
-const OTHERS: [&str; 7] = ["APISERVER", "API_", "CONTROLLER", "PROXY", "SCHEDULER", "ETCD", "CLOUD_CONTROLLER"];
 
 /// What editors and package managers leave beside a file.
 const LEFTOVERS: [&str; 10] =
@@ -139,14 +127,12 @@ fn meant_for_a_kubelet(tree: &dyn Tree, path: &Path, is_named: bool) -> Vec<Assi
         return Vec::new();
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let parsed = env_file::parse(&Location::file(path), &bytes, SYSTEMD);
-    let meant =
+    let is_kubelets =
         name.contains("kubelet") || name.contains("kubeadm") || WELL_KNOWN.iter().any(|known| Path::new(known) == path);
-    let is_meant = parsed.assignments.iter().any(|assignment| {
-        assignment.name.contains("KUBELET")
-            || has_flag(&assignment.value) && (meant || !is_anothers(&name) && !is_anothers(&assignment.name))
-    });
-    if is_meant || is_named { parsed.assignments } else { Vec::new() }
+    let has_flag = |text: &str| flags_in(text).iter().any(|flag| table::find(&flag.name).is_some());
+    let parsed = env_file::parse(&Location::file(path), &bytes, SYSTEMD);
+    let is_meant = |one: &Assignment| one.name.contains("KUBELET") || is_kubelets && has_flag(&one.value);
+    if is_named || parsed.assignments.iter().any(is_meant) { parsed.assignments } else { Vec::new() }
 }
 
 /// YAML or JSON with a kind, or a script.
@@ -155,17 +141,4 @@ fn is_document(text: &str) -> bool {
     start.starts_with('{')
         || start.starts_with("#!")
         || text.lines().any(|line| line.starts_with("kind:") || line.starts_with("apiVersion:"))
-}
-
-fn has_flag(value: &str) -> bool {
-    value.split_whitespace().any(|word| {
-        let flag = word.split('=').next().unwrap_or(word);
-        KUBELETS_FLAGS.contains(&flag.replace('_', "-").as_str())
-    })
-}
-
-/// Whether a name is that of a file or a variable of another program of Kubernetes.
-fn is_anothers(name: &str) -> bool {
-    let name = name.to_uppercase().replace('-', "_");
-    OTHERS.iter().any(|other| name.contains(other))
 }

@@ -32,23 +32,16 @@ impl FromStr for Version {
     type Err = BadVersion;
 
     fn from_str(text: &str) -> Result<Self, BadVersion> {
-        let bad = || BadVersion(text.chars().take(64).collect());
         let bare = text.trim();
         let bare = bare.strip_prefix('v').unwrap_or(bare);
         let end = bare.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(bare.len());
         let (numbers, suffix) = bare.split_at(end);
-        let mut parts = numbers.split('.');
-        if parts.next() != Some("1") {
-            return Err(bad());
-        }
-        let minor = parts.next().and_then(|n| n.parse().ok()).ok_or_else(bad)?;
-        let patch = match parts.next() {
-            None => None,
-            Some(patch) => Some(patch.parse().map_err(|_| bad())?),
+        let numbers: Option<Vec<u16>> = numbers.split('.').map(|number| number.parse().ok()).collect();
+        let (minor, patch) = match numbers.as_deref() {
+            Some([1, minor]) => (*minor, None),
+            Some([1, minor, patch]) => (*minor, Some(*patch)),
+            _ => return Err(BadVersion(text.chars().take(64).collect())),
         };
-        if parts.next().is_some() {
-            return Err(bad());
-        }
         Ok(Self { minor: Minor(minor), patch, suffix: suffix.to_owned() })
     }
 }

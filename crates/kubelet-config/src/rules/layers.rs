@@ -9,8 +9,9 @@ use super::{Check, Finding, Report, Severity};
 use crate::{
     edit::Change,
     kubelet::{
-        layers::{ArgsOddity, Launcher, Oddity, ReplacedList},
+        layers::{Launcher, Oddity, ReplacedList},
         location::Location,
+        machine::Located,
         snapshot::Snapshot,
     },
 };
@@ -57,8 +58,8 @@ fn wrapper_unresolvable(snapshot: &Snapshot, report: &mut Report) {
     let unknown = snapshot.command.unknown.as_ref();
     if let Some(unknown) = unknown {
         let message = format!(
-            "The kubelet's arguments cannot be read from the unit {unit}: {} {}. Its flags and settings were not checked.",
-            unknown.program, unknown.reason
+            "The kubelet's arguments cannot be read from the unit {unit}: {}. Its flags and settings were not checked.",
+            unknown.value
         );
         let fix = if snapshot.command.launcher == Launcher::Script {
             format!(
@@ -130,24 +131,22 @@ fn args_file_split(snapshot: &Snapshot, report: &mut Report) {
     }
 }
 
-fn split(odd: &ArgsOddity) -> Finding {
-    const EMPTY: &str = "The kubelet gets an empty argument and exits with `unknown command`.";
+fn split(odd: &Located<Oddity>) -> Finding {
     const QUOTED: &str = "Put the flag's value into single quotes";
     let at = &odd.at;
-    let (message, fix) = match odd.what {
-        Oddity::TwoBlanks => {
-            (format!("There are two blanks between flags. {EMPTY}"), "Write one flag a line, without blanks around it")
-        }
+    let (message, fix) = match odd.value {
+        Oddity::EmptyArgument => (
+            "There is an empty argument here: between two blanks, between quotes, or of a variable that is not set. The \
+             kubelet exits with `unknown command`."
+                .to_owned(),
+            "Write one flag a line, without blanks around it, and the value in place of the variable",
+        ),
         Oddity::QuoteDeleted => (
             "MicroK8s deletes quotes and splits at every blank. The kubelet gets the text behind the blank as an argument \
              of its own and exits with `unknown command`."
                 .to_owned(),
             "Write the value without a blank",
         ),
-        Oddity::EmptyVariable => {
-            (format!("The variable is not set. {EMPTY}"), "Write the variable's value in its place, or delete the word")
-        }
-        Oddity::EmptyQuotes => (format!("There is nothing between the quotes. {EMPTY}"), "Delete the quotes"),
         Oddity::ShellSyntax('{') => (
             "The braces are not quoted. bash reads this file and makes several words of them, so that the kubelet gets \
              other flags."
@@ -167,7 +166,7 @@ fn split(odd: &ArgsOddity) -> Finding {
             "Close the quote on the same line",
         ),
     };
-    Finding::new("SD028", Severity::Fatal, at.clone(), message).fix(format!("{fix}: {at}: {}", odd.text))
+    Finding::new("SD028", Severity::Fatal, at.clone(), message).fix(format!("{fix}: {at}"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,6 @@
 //! Rules on the kubelet's configuration: one file a family, one table, `rules.toml`, one entry, [`lint`].
+//!
+//! Uses `kubelet`, which does not use it.
 
 pub mod allow;
 
@@ -28,8 +30,6 @@ mod secret;
 mod settings;
 mod syntax;
 mod unit;
-
-use std::sync::LazyLock;
 
 use crate::{
     edit::{Change, Edit},
@@ -176,24 +176,22 @@ impl Finding {
 }
 
 /// A rule, as `rules.toml` describes it.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     /// `SD001`; a part of the interface, never changed.
-    pub id: String,
+    pub id: &'static str,
     /// `env-overridden-by-file`.
-    pub name: String,
+    pub name: &'static str,
     /// Its severity, in words where it depends.
-    pub severity: String,
+    pub severity: &'static str,
     /// What is wrong, in a sentence.
-    pub summary: String,
+    pub summary: &'static str,
     /// What the kubelet gets and why; empty where the summary says it all.
-    #[serde(default)]
-    pub explanation: String,
+    pub explanation: &'static str,
     /// What to do about it, in a sentence.
-    pub fix: String,
+    pub fix: &'static str,
     /// Where it was seen: issue numbers, a man page.
-    pub seen: String,
+    pub seen: &'static str,
 }
 
 impl Rule {
@@ -242,14 +240,7 @@ const FAMILIES: &[&[(&str, Check)]] = &[
 /// assert_eq!(rule.name, "env-overridden-by-file");
 /// ```
 pub fn rules() -> impl Iterator<Item = &'static Rule> {
-    #[derive(serde::Deserialize)]
-    struct Table {
-        rule: Vec<Rule>,
-    }
-    // A test parses the file, too.
-    static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
-        toml::from_str::<Table>(include_str!("rules.toml")).map(|table| table.rule).unwrap_or_default()
-    });
+    const RULES: &[Rule] = include!(concat!(env!("OUT_DIR"), "/rules.rs"));
     RULES.iter()
 }
 

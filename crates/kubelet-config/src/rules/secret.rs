@@ -3,12 +3,10 @@
 
 use std::collections::BTreeSet;
 
+use redact::{few_stars, hide_secrets, is_secret_variable};
+
 use super::Report;
-use crate::kubelet::{
-    shown::{few_stars, hide_secrets, is_secret_variable},
-    snapshot::Snapshot,
-    systemd::Assignment,
-};
+use crate::kubelet::{snapshot::Snapshot, systemd::Assignment};
 
 /// What stands for a secret.
 const STARS: &str = "***";

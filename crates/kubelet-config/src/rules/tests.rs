@@ -13,7 +13,7 @@ fn every_rule_is_complete_and_no_two_are_alike() {
     let mut ids = BTreeSet::new();
     let mut names = BTreeSet::new();
     for rule in rules() {
-        let id = rule.id.as_str();
+        let id = rule.id;
         let (letters, digits) = id.split_at(2);
         assert!(letters.bytes().all(|b| b.is_ascii_uppercase()), "{id}");
         assert!(digits.len() == 3 && digits.bytes().all(|b| b.is_ascii_digit()), "{id}");
@@ -27,13 +27,13 @@ fn every_rule_is_complete_and_no_two_are_alike() {
             rule.name
         );
         assert!(names.insert(words.concat()), "{id}: {} as CamelCase is there twice", rule.name);
-        for text in [&rule.meaning(), &rule.summary, &rule.fix] {
+        for text in [rule.meaning().as_str(), rule.summary, rule.fix] {
             assert!(text.trim_end_matches([')', '`']).ends_with('.'), "{id}: {text}");
         }
-        for text in [&rule.summary, &rule.fix, &rule.seen, &rule.severity] {
+        for text in [rule.summary, rule.fix, rule.seen, rule.severity] {
             assert!(!text.trim().is_empty(), "{id}");
         }
-        for text in [&rule.meaning(), &rule.fix, &rule.seen, &rule.severity] {
+        for text in [rule.meaning().as_str(), rule.fix, rule.seen, rule.severity] {
             assert!(!text.contains("  "), "{id}: two blanks in {text:?}");
         }
     }
@@ -42,7 +42,7 @@ fn every_rule_is_complete_and_no_two_are_alike() {
 #[test]
 fn every_rule_of_the_table_judges_and_every_rule_that_judges_is_in_the_table() {
     let judges: Vec<&str> = FAMILIES.iter().copied().flatten().map(|(id, _)| *id).collect();
-    assert_eq!(rules().map(|rule| rule.id.as_str()).collect::<Vec<_>>(), judges);
+    assert_eq!(rules().map(|rule| rule.id).collect::<Vec<_>>(), judges);
     for family in FAMILIES {
         for ((id, _), (next, _)) in family.iter().zip(family.iter().skip(1)) {
             assert!(id[..2] != next[..2] || id < next, "{id} before {next}");

@@ -62,6 +62,18 @@ pub fn a_restart_with_the_kubelet_flips_nothing(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
+/// A pod of the Helm chart, here with the root directory that it has anyway.
+pub fn a_pod_waits_while_the_service_runs(scene: &Scene) -> Result<()> {
+    let node = scene.healthy()?;
+    let logs = |text: &str| wait_until(text, WAIT, || Ok(node.journal("pod")?.contains(text).then_some(())));
+    node.sh("systemd-run --quiet --unit=pod --setenv=NODEVIGIL_HOST_ROOT=/ nodevigil run")?;
+    logs("nodevigil.service runs on this host")?;
+    node.sh("systemctl stop nodevigil")?;
+    logs("publishing to Node")?;
+    node.start_agent()?;
+    logs("nodevigil.service has started on this host")
+}
+
 /// systemd remembers how it ended.
 pub fn a_crash_while_the_agent_is_stopped_is_reported(scene: &Scene) -> Result<()> {
     let node = scene.healthy()?;

@@ -1,4 +1,4 @@
-//! The harness itself: a node becomes Ready, and nothing is left of nodes and runs.
+//! The harness itself: nothing is left of nodes and runs.
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
@@ -29,24 +29,6 @@ fn ready_node(plane: &Arc<ControlPlane>, name: &str) -> Result<Node> {
     let node = NodeBuilder::new(plane, name).boot()?;
     watch.wait_ready(from)?;
     Ok(node)
-}
-
-pub fn a_node_becomes_ready(scene: &Scene) -> Result<()> {
-    let watch = NodeWatch::start(Arc::clone(scene.plane()), scene.node_name())?;
-    let node = ready_node(scene.plane(), scene.node_name())?;
-    let killed = node.main_pid("kubelet")?;
-    node.sh(&format!("kill -KILL {killed}"))?;
-    wait_until("systemd to restart the kubelet", SOON, || {
-        Ok(node.main_pid("kubelet").ok().filter(|pid| *pid != killed))
-    })?;
-    let journal = node.journal("kubelet")?;
-    ensure!(journal.contains("Started kubelet"), "the kubelet's journal: {journal}");
-    ensure!(!watch.since(None).is_empty(), "the watch has not seen the Node");
-    scene.plane().stop_apiserver();
-    ensure!(scene.plane().node(scene.node_name()).is_err(), "a stopped API server answered");
-    let seen = watch.since(None).len();
-    scene.plane().start_apiserver()?;
-    wait_until("the watch to go on", SOON, || Ok((watch.since(None).len() > seen).then_some(())))
 }
 
 pub fn nothing_is_left_of_a_node(scene: &Scene) -> Result<()> {

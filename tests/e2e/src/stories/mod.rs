@@ -8,6 +8,7 @@ mod config;
 mod consumers;
 mod crash;
 mod diagnose;
+mod documents;
 mod firewall;
 pub mod harness;
 mod kernel;
@@ -59,7 +60,6 @@ const fn full(name: &'static str, run: fn(&Scene) -> Result<()>) -> Story {
 
 /// All stories, in the order in which they run.
 pub const STORIES: &[Story] = &[
-    full("harness::ready", harness::a_node_becomes_ready),
     full("harness::node_ends", harness::nothing_is_left_of_a_node),
     full("harness::run_is_killed", harness::nothing_is_left_of_a_killed_run),
     gate("life::crash", life::a_crash_shows_signal_and_pid),
@@ -83,6 +83,7 @@ pub const STORIES: &[Story] = &[
     gate("agent::crash_meanwhile", agent::a_crash_while_the_agent_is_stopped_is_reported),
     gate("agent::stop_while_false", agent::a_stop_of_the_agent_withdraws_a_false),
     gate("agent::stop_while_true", agent::a_stop_of_the_agent_keeps_a_true),
+    full("agent::pod", agent::a_pod_waits_while_the_service_runs),
     full("agent::upgraded", agent::an_upgrade_changes_nothing),
     full("agent::shutdown", agent::a_shutdown_is_no_fault),
     full("agent::sandbox", agent::systemd_finds_no_fault_with_the_unit),
@@ -158,6 +159,7 @@ pub const STORIES: &[Story] = &[
     full("packages::deb", packages::a_deb_is_installed_upgraded_and_purged),
     full("packages::first_version", packages::the_first_version_is_replaced),
     full("packages::rpm", packages::an_rpm_is_installed_upgraded_and_removed),
+    full("documents::commands", documents::each_block_of_commands_runs),
     full("diagnose::dead_kubelet", diagnose::a_dead_kubelet_is_named),
     full("diagnose::hung_runtime", diagnose::a_hung_container_runtime_is_named),
     full("diagnose::hung_bus", diagnose::a_bus_that_does_not_answer_is_named),

@@ -208,6 +208,7 @@ impl ControlPlane {
             format!("--advertise-address={ADDRESS}"),
             format!("--secure-port={}", self.port),
             "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+            "--allow-privileged=true".to_owned(), // as kubeadm has it
             "--authorization-mode=Node,RBAC".to_owned(),
             "--enable-admission-plugins=NodeRestriction".to_owned(),
             "--disable-admission-plugins=ServiceAccount".to_owned(),

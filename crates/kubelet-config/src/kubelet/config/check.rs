@@ -1,69 +1,51 @@
 //! A document held against the table of fields: what the kubelet takes, what it passes over, what makes it exit.
 
-use std::{collections::HashSet, sync::OnceLock};
+use std::collections::HashSet;
 
 use super::{
     super::{
         flags::{self, table::FLAGS},
-        location::Location,
         quantity,
         text::shortened,
         version::Version,
     },
-    UnknownField,
-    document::{Node, Value},
+    ConfigFileState, UnknownField,
+    document::{Entry, Node, Value},
     fields::{self, FIELDS, Field, Kind},
 };
 
-/// A value that the kubelet cannot decode.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct WrongType {
-    pub(super) at: Location,
-    pub(super) reason: String,
-    /// The same value in the type that the field takes.
-    pub(super) right: Option<String>,
-}
-
-/// What was found in a document.
-#[derive(Debug, Default)]
-pub(super) struct Checked {
-    pub(super) unknown: Vec<UnknownField>,
-    pub(super) wrong: Vec<WrongType>,
-}
-
-/// The most findings of each kind that are kept of a document.
+/// The most findings of each kind that are kept.
 const MAX_FINDINGS: usize = 200;
 
-/// Holds a document, or the merge of several, against the table.
-pub(super) fn check(root: &Node, version: Option<&Version>) -> Checked {
-    let mut checked = Checked::default();
+/// Holds a document, or the merge of several, against the table. Keys that the kubelet does not take are added to
+/// `unknown`; values that it cannot decode come back, each as the state of its file.
+pub(super) fn check(root: &Node, version: Option<&Version>, unknown: &mut Vec<UnknownField>) -> Vec<ConfigFileState> {
+    let mut checked = Checked { unknown, wrong: Vec::new() };
     checked.structure(root, "", version);
-    checked
+    checked.wrong
 }
 
-impl Checked {
+struct Checked<'a> {
+    unknown: &'a mut Vec<UnknownField>,
+    wrong: Vec<ConfigFileState>,
+}
+
+impl Checked<'_> {
     fn structure(&mut self, node: &Node, prefix: &str, version: Option<&Version>) {
         let mut seen = HashSet::new();
         for entry in node.entries() {
             let path = format!("{prefix}{}", entry.key);
-            let is_duplicate = !seen.insert(entry.key.as_str()) && !entry.merged;
             let field = fields::find(&path);
-            if is_duplicate || field.is_none_or(|field| !field.is_known_in(version)) {
-                if self.unknown.len() < MAX_FINDINGS {
-                    self.unknown.push(UnknownField {
-                        meant: field.map_or_else(|| meant(prefix, &entry.key), |field| Some(field.path)),
-                        since: field.filter(|field| !field.is_known_in(version)).and_then(|field| field.since),
-                        value: short(&entry.node),
-                        duplicate: is_duplicate,
-                        at: entry.at.clone(),
-                        path: path.clone(),
-                    });
-                }
-                if field.is_none_or(|field| !field.is_known_in(version)) {
-                    continue;
-                }
+            let known = field.filter(|field| field.is_known_in(version));
+            let duplicate = !seen.insert(entry.key.as_str());
+            if (duplicate || known.is_none()) && self.unknown.len() < MAX_FINDINGS {
+                self.unknown.push(UnknownField {
+                    meant: field.map_or_else(|| meant(prefix, &entry.key), |field| Some(field.path)),
+                    since: field.filter(|_| known.is_none()).and_then(|field| field.since),
+                    ..UnknownField::new(entry, &path, duplicate)
+                });
             }
-            if let Some(field) = field {
+            if let Some(field) = known {
                 self.value(&entry.node, &path, field.kind, version);
             }
         }
@@ -75,7 +57,7 @@ impl Checked {
         }
         if !fits(node, kind) {
             if self.wrong.len() < MAX_FINDINGS {
-                self.wrong.push(WrongType {
+                self.wrong.push(ConfigFileState::Bad {
                     at: node.at.clone(),
                     reason: format!("{path} takes {}, not {}", wanted(kind), got(node, kind)),
                     // Headers may hold a password.
@@ -96,21 +78,26 @@ impl Checked {
                 let mut seen = HashSet::new();
                 for entry in node.entries() {
                     let path = format!("{path}.{}", shortened(&entry.key));
-                    if !seen.insert(entry.key.as_str()) && !entry.merged && self.unknown.len() < MAX_FINDINGS {
-                        self.unknown.push(UnknownField {
-                            path: path.clone(),
-                            at: entry.at.clone(),
-                            value: short(&entry.node),
-                            meant: None,
-                            duplicate: true,
-                            since: None,
-                        });
+                    let duplicate = !seen.insert(entry.key.as_str());
+                    if duplicate && self.unknown.len() < MAX_FINDINGS {
+                        self.unknown.push(UnknownField::new(entry, &path, duplicate));
                     }
                     self.value(&entry.node, &path, *of, version);
                 }
             }
             _ => {}
         }
+    }
+}
+
+impl UnknownField {
+    fn new(entry: &Entry, path: &str, duplicate: bool) -> Self {
+        let value = match &entry.node.value {
+            Value::List(_) => "[…]".to_owned(),
+            Value::Map(_) => "{…}".to_owned(),
+            _ => shortened(&entry.node.to_json().to_string()),
+        };
+        Self { path: path.to_owned(), at: entry.at.clone(), value, meant: None, duplicate, since: None }
     }
 }
 
@@ -169,69 +156,27 @@ fn got(node: &Node, kind: Kind) -> &'static str {
     }
 }
 
-/// A field as keys are compared with it.
-struct Named {
-    field: &'static Field,
-    /// What is before its name.
-    parent: &'static str,
-    /// Its name in small letters, without `-` and `_`.
-    bare: String,
-}
-
-fn bare(name: &str) -> String {
-    name.replace(['-', '_'], "").to_lowercase()
-}
-
-/// The fields, prepared once: a file may have a hundred thousand keys that are none.
-fn named() -> &'static [Named] {
-    static NAMED: OnceLock<Vec<Named>> = OnceLock::new();
-    NAMED.get_or_init(|| {
-        let name = |field: &'static Field| {
-            let start = field.path.rfind('.').map_or(0, |dot| dot + 1);
-            let (parent, name) = field.path.split_at(start);
-            Named { field, parent, bare: bare(name) }
-        };
-        FIELDS.iter().map(name).collect()
-    })
-}
-
 /// The field that a key which is none was probably meant to be.
 fn meant(prefix: &str, key: &str) -> Option<&'static str> {
-    const MAX_CHARS: usize = 64;
     // Longer than any field or flag.
-    if key.len() > 4 * MAX_CHARS {
+    if key.len() > 64 {
         return None;
     }
+    let bare = |name: &str| name.replace(['-', '_'], "").to_lowercase();
     let written = bare(key);
-    let same = || named().iter().filter(|named| named.bare == written);
-    if let Some(sibling) = same().find(|named| named.parent == prefix) {
-        return Some(sibling.field.path);
+    let name_of = |field: &Field| field.path.rsplit('.').next().map(bare).unwrap_or_default();
+    let siblings =
+        || FIELDS.iter().filter(|field| field.path.strip_prefix(prefix).is_some_and(|name| !name.contains('.')));
+    if let Some(sibling) = siblings().find(|field| name_of(field) == written) {
+        return Some(sibling.path);
     }
     if let Some(flag) = FLAGS.iter().find(|flag| flag.field.is_some() && bare(flag.name) == written) {
         return flag.field;
     }
-    let mut elsewhere = same();
-    if let (Some(named), None) = (elsewhere.next(), elsewhere.next()) {
-        return Some(named.field.path);
+    let mut elsewhere = FIELDS.iter().filter(|field| name_of(field) == written);
+    if let (Some(field), None) = (elsewhere.next(), elsewhere.next()) {
+        return Some(field.path);
     }
-    let length = written.chars().count();
-    if !(5..=MAX_CHARS).contains(&length) {
-        return None;
-    }
-    let near = |named: &&Named| named.parent == prefix && named.bare.len().abs_diff(length) <= 2;
-    named()
-        .iter()
-        .filter(near)
-        .map(|named| (strsim::osa_distance(&named.bare, &written), named.field.path))
-        .filter(|(distance, _)| *distance <= 2)
-        .min()
-        .map(|(_, path)| path)
-}
-
-fn short(node: &Node) -> String {
-    match &node.value {
-        Value::List(_) => "[…]".to_owned(),
-        Value::Map(_) => "{…}".to_owned(),
-        _ => shortened(&node.to_json().to_string()),
-    }
+    let near = siblings().map(|field| (strsim::osa_distance(&name_of(field), &written), field.path)).min()?;
+    (near.0 <= 2 && written.len() >= 5).then_some(near.1)
 }

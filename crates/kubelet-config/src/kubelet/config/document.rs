@@ -10,8 +10,7 @@ pub use build::parse;
 
 use super::super::location::Location;
 
-/// The deepest nesting that is read; a `KubeletConfiguration` or a kubeconfig has 7 levels. Parsing takes no stack by
-/// level, but walking or dropping the result does.
+/// The deepest nesting that is read: each level takes stack. A `KubeletConfiguration` or a kubeconfig has 7 levels.
 pub const MAX_DEPTH: usize = 64;
 
 /// A value and its place.
@@ -49,8 +48,6 @@ pub struct Entry {
     pub at: Location,
     /// Its value.
     pub node: Node,
-    /// Whether it comes by `<<`, from another map.
-    pub merged: bool,
 }
 
 /// Text that is neither YAML nor JSON, or more than we are ready to take.

@@ -1,6 +1,6 @@
 //! Every field of `kubelet.config.k8s.io/v1beta1` `KubeletConfiguration`: `fields.txt`.
 
-use std::{collections::HashMap, sync::LazyLock};
+use std::sync::LazyLock;
 
 use super::super::{
     table::{minor, rows},
@@ -39,9 +39,7 @@ pub enum Kind {
 /// What counts where a file says nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldDefault {
-    /// `false`, 0, the empty string.
-    Nothing,
-    /// This JSON.
+    /// This JSON; `null` where an unset field, in Go a nil pointer, means something else than zero.
     IfAbsent(&'static str),
     /// This JSON, and a written zero or empty string counts as nothing too: the field is no pointer in Go.
     UnlessZero(&'static str),
@@ -69,7 +67,6 @@ pub static FIELDS: LazyLock<Vec<Field>> = LazyLock::new(|| rows(TEXT).filter_map
 
 fn field([path, kind, since, essential, counts, default]: [&'static str; 6]) -> Option<Field> {
     let default = match counts {
-        "-" => FieldDefault::Nothing,
         "absent" => FieldDefault::IfAbsent(default),
         "absent-or-zero" => FieldDefault::UnlessZero(default),
         _ => return None,
@@ -115,15 +112,6 @@ pub fn find(path: &str) -> Option<&'static Field> {
     FIELDS.binary_search_by(|field| field.path.cmp(path)).ok().map(|index| &FIELDS[index])
 }
 
-/// The field `key` of the structure with that prefix, whatever the case of its letters.
-pub(super) fn find_in_any_case(prefix: &str, key: &str) -> Option<&'static Field> {
-    static LOWER: LazyLock<HashMap<String, &'static Field>> =
-        LazyLock::new(|| FIELDS.iter().map(|field| (field.path.to_ascii_lowercase(), field)).collect());
-    let path = format!("{prefix}{key}").to_ascii_lowercase();
-    let field = LOWER.get(&path).copied()?;
-    (field.path.starts_with(prefix) && !key.contains(['.', '['])).then_some(field)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,9 +125,8 @@ mod tests {
             let is_structure =
                 parent.is_some_and(|parent| matches!(parent.kind, Kind::Object | Kind::List(Kind::Object)));
             assert_eq!(is_structure, field.path.contains('.'), "{}", field.path);
-            if let FieldDefault::IfAbsent(default) | FieldDefault::UnlessZero(default) = field.default {
-                assert!(serde_json::from_str::<serde_json::Value>(default).is_ok(), "{}", field.path);
-            }
+            let (FieldDefault::IfAbsent(default) | FieldDefault::UnlessZero(default)) = field.default;
+            assert!(serde_json::from_str::<serde_json::Value>(default).is_ok(), "{}", field.path);
         }
     }
 }

@@ -14,16 +14,13 @@ use super::{
         tree::{Kind, Tree},
         version::Version,
     },
-    ConfigFile, ConfigFileState, Configuration, UnknownField, check,
+    ConfigFile, ConfigFileState, Configuration, check,
     document::{self, Node, Value},
     merge,
 };
 
 /// The most entries of a `--config-dir` that are looked at.
 const MAX_DROP_INS: usize = 2000;
-
-/// How deep a `--config-dir` is walked.
-const MAX_FOLDERS: usize = 16;
 
 /// Reads the configuration that the flags name.
 ///
@@ -41,40 +38,31 @@ pub fn load_config(tree: &dyn Tree, flags: &CommandLine, version: Option<&Versio
     let mut merged = None;
     if let Some((used, path)) = path_of(flags, "config") {
         config.given = true;
-        let file = read(tree, &path, used, false);
-        if let Some(document) = file.document.clone() {
-            merged = Some(merge::base(document, version));
+        let mut file = read(tree, &path, used, false);
+        if let Some(document) = &file.document {
+            let wrong = check::check(document, version, &mut config.unknown);
+            merged = Some(merge::known(document.clone(), "", version));
+            if let (ConfigFileState::Read, Some(wrong)) = (&file.state, wrong.into_iter().next()) {
+                file.state = wrong;
+            }
         }
         config.files.push(file);
-        config.judge_main(version);
     }
     if let Some((used, folder)) = path_of(flags, "config-dir") {
-        let has_drop_ins = config.files.len();
         for path in walk(tree, &folder, used, &mut config.files) {
             let file = read(tree, &path, used, true);
-            let document = file.document.clone();
+            if let Some(document) = file.document.clone() {
+                check::check(&document, version, &mut config.unknown);
+                merged = Some(merge::patch(merged, merge::known(document, "", version)));
+            }
             config.files.push(file);
-            let Some(document) = document else { continue };
-            let unknown = check::check(&document, version).unknown;
-            let before = merged.unwrap_or_else(|| empty(&folder));
-            let renamed = merge::drop_in(document, &before, version);
-            let is_taken = |unknown: &UnknownField| {
-                let entry = unknown.meant.and_then(|path| renamed.find(path));
-                entry.is_some_and(|entry| entry.at == unknown.at)
-            };
-            config.unknown.extend(unknown.into_iter().filter(|field| !is_taken(field)));
-            merged = Some(merge::patch(Some(before), renamed));
         }
-        if config.files.len() > has_drop_ins {
-            config.judge_merge(merged.as_ref(), version);
+        if let Some(merged) = &merged {
+            judge_merge(&mut config.files, merged, version);
         }
     }
     config.merged = merged;
     config
-}
-
-fn empty(folder: &Path) -> Node {
-    Node { value: Value::Map(Vec::new()), at: Location::file(folder) }
 }
 
 /// A flag's path as the kubelet takes it: systemd starts services in `/`.
@@ -83,32 +71,13 @@ fn path_of<'a>(flags: &'a CommandLine, name: &str) -> Option<(&'a FlagUse, PathB
     Some((used, Path::new("/").join(&used.value)))
 }
 
-impl Configuration {
-    /// The main file's unknown fields, and its values that cannot be decoded.
-    fn judge_main(&mut self, version: Option<&Version>) {
-        let Some(file) = self.files.last_mut() else {
-            return;
-        };
-        let Some(document) = &file.document else {
-            return;
-        };
-        let checked = check::check(document, version);
-        self.unknown.extend(checked.unknown);
-        if let (ConfigFileState::Read, Some(wrong)) = (&file.state, checked.wrong.into_iter().next()) {
-            file.state = ConfigFileState::Bad { at: wrong.at, reason: wrong.reason, right: wrong.right };
-        }
-    }
-
-    /// Drop-ins are decoded after they are merged, so that a later one may mend an earlier one.
-    fn judge_merge(&mut self, merged: Option<&Node>, version: Option<&Version>) {
-        let Some(merged) = merged else {
-            return;
-        };
-        for wrong in check::check(merged, version).wrong {
-            let file = self.files.iter_mut().find(|file| file.drop_in && file.at.file == wrong.at.file);
-            if let Some(file) = file.filter(|file| file.state == ConfigFileState::Read) {
-                file.state = ConfigFileState::Bad { at: wrong.at, reason: wrong.reason, right: wrong.right };
-            }
+/// Drop-ins are decoded after they are merged, so that a later one may correct an earlier one.
+fn judge_merge(files: &mut [ConfigFile], merged: &Node, version: Option<&Version>) {
+    for wrong in check::check(merged, version, &mut Vec::new()) {
+        let ConfigFileState::Bad { at, .. } = &wrong else { continue };
+        let file = files.iter_mut().find(|file| file.drop_in && file.at.file == at.file);
+        if let Some(file) = file.filter(|file| file.state == ConfigFileState::Read) {
+            file.state = wrong;
         }
     }
 }
@@ -124,44 +93,41 @@ fn walk(tree: &dyn Tree, folder: &Path, used: &FlagUse, files: &mut Vec<ConfigFi
         document: None,
         comment_lines: BTreeSet::new(),
     };
+    let unread = |path: &Path, reason: String| other(path, bad(Location::file(path), reason));
     let root = if used.value.ends_with('/') { tree.stat(folder) } else { tree.lstat(folder) };
     let mut found = Vec::new();
-    let mut seen = 0;
     let mut rest = match root {
-        Ok(meta) => vec![(folder.to_owned(), meta.kind, 0)],
+        Ok(meta) => vec![(folder.to_owned(), meta.kind)],
+        Err(error) if error.is_not_found() => {
+            files.push(other(folder, ConfigFileState::Missing));
+            return found;
+        }
         Err(error) => {
-            let state = if error.is_not_found() {
-                ConfigFileState::Missing
-            } else {
-                bad(Location::file(folder), error.to_string())
-            };
-            files.push(other(folder, state));
+            files.push(unread(folder, error.to_string()));
             return found;
         }
     };
-    while let Some((path, kind, depth)) = rest.pop() {
-        seen += 1;
-        if seen > MAX_DROP_INS || depth > MAX_FOLDERS {
-            files.push(other(&path, bad(Location::file(&path), "holds more files than are read")));
-            break;
-        }
+    for _ in 0..MAX_DROP_INS {
+        let Some((path, kind)) = rest.pop() else {
+            return found;
+        };
         if kind == Kind::Folder {
             match tree.list(&path) {
                 Ok(names) => rest.extend(names.into_iter().rev().map(|name| {
                     let below = path.join(name);
                     let kind = tree.lstat(&below).map_or(Kind::Other, |meta| meta.kind);
-                    (below, kind, depth + 1)
+                    (below, kind)
                 })),
-                Err(error) => {
-                    let state = bad(Location::file(&path), error.to_string());
-                    files.push(other(&path, state));
-                }
+                Err(error) => files.push(unread(&path, error.to_string())),
             }
         } else if path.as_os_str().as_bytes().ends_with(b".conf") {
             found.push(path);
         } else {
             files.push(other(&path, ConfigFileState::Ignored));
         }
+    }
+    if !rest.is_empty() {
+        files.push(unread(folder, format!("holds more than the {MAX_DROP_INS} files that are read")));
     }
     found
 }

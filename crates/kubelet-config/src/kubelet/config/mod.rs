@@ -1,4 +1,5 @@
 //! The `KubeletConfiguration` that the kubelet gets: its file, the drop-ins of `--config-dir`, each field with its place.
+//! Uses `flags` and `tree`, never `layers` or `machine`.
 
 mod check;
 pub mod document;

@@ -172,15 +172,6 @@ fn drop_ins_are_strict_about_kind_and_duplicates_and_judged_when_merged() {
 }
 
 #[test]
-fn a_key_of_another_case_works_in_a_drop_in_where_nothing_else_sets_the_field() {
-    let tree = with(&[(MAIN, "HEAD\n"), ("/d/a.conf", "HEAD\nRotateCertificates: true\nMaxPods: 7\nnope: 1\n")]);
-    let config = loaded(&tree, None);
-    assert_eq!(config.get("rotateCertificates").unwrap().to_json(), json!(true));
-    assert_eq!(config.get("maxPods"), None);
-    assert_eq!(unknown(&config), ["/d/a.conf:4 MaxPods -> maxPods", "/d/a.conf:5 nope -> -"]);
-}
-
-#[test]
 fn missing_files_and_folders_are_told() {
     let config = loaded(&MemoryTree::new(), None);
     assert_eq!(states(&config), ["/var/lib/kubelet/config.yaml Missing", "/d Missing"]);

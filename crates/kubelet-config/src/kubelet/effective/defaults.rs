@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
     super::{
@@ -33,15 +33,6 @@ const LEGACY: &[(&str, &str)] = &[
     ("authorization.mode", "\"AlwaysAllow\""),
     ("evictionHard", "{}"),
     ("readOnlyPort", "10255"),
-];
-
-/// Fields that stay unset, in Go a nil pointer, and then mean something else than zero.
-const UNSET: &[&str] = &[
-    "maxParallelImagePulls",
-    "memoryThrottlingFactor",
-    "singleProcessOOMKill",
-    "tracing.samplingRatePerMillion",
-    "userNamespaces.idsPerPod",
 ];
 
 /// Flags without a field that have a default: `cmd/kubelet/app/options/options.go`.
@@ -77,30 +68,15 @@ pub(super) fn is_setting(field: &Field) -> bool {
 }
 
 /// A field's default in that version.
-pub(super) fn of_field(field: &Field, version: Option<&Version>) -> Option<Value> {
+fn of_field(field: &Field, version: Option<&Version>) -> Option<Value> {
     let earlier = BEFORE
         .iter()
         .find(|(until, path, _)| *path == field.path && version.is_some_and(|version| version.minor.0 < *until));
     if let Some((_, _, value)) = earlier {
         return value.map(parse);
     }
-    match field.default {
-        FieldDefault::IfAbsent(value) | FieldDefault::UnlessZero(value) => Some(parse(value)),
-        FieldDefault::Nothing if UNSET.contains(&field.path) => None,
-        FieldDefault::Nothing => zero(field.kind),
-    }
-}
-
-fn zero(kind: Kind) -> Option<Value> {
-    match kind {
-        Kind::Bool => Some(json!(false)),
-        Kind::Int32 | Kind::Int64 | Kind::Uint32 | Kind::Float => Some(json!(0)),
-        Kind::String => Some(json!("")),
-        Kind::Duration | Kind::Flexible => Some(json!("0s")),
-        Kind::List(_) => Some(json!([])),
-        Kind::Map(_) => Some(json!({})),
-        Kind::Object | Kind::Quantity => None,
-    }
+    let (FieldDefault::IfAbsent(value) | FieldDefault::UnlessZero(value)) = field.default;
+    Some(parse(value)).filter(|value| !value.is_null())
 }
 
 /// Whether Go takes the value for an unset one where the field is no pointer.

@@ -1,8 +1,6 @@
 //! The merged configuration over the defaults.
 
-use std::collections::BTreeMap;
-
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{
     super::{
@@ -12,13 +10,17 @@ use super::{
             fields::{FIELDS, Field, FieldDefault, Kind},
         },
         duration,
+        flags::duration_nanos,
         version::Version,
     },
     Effective, From, Settings, defaults,
 };
 
+const EVICTION_HARD: &str = "evictionHard";
+
 /// Lays the files' values over the defaults.
 pub(super) fn lay_over(settings: &mut Settings, config: &Configuration, version: Option<&Version>) {
+    let thresholds = settings.get(EVICTION_HARD).cloned();
     for field in FIELDS.iter().filter(|field| defaults::is_setting(field) && field.is_known_in(version)) {
         let Some(entry) = config.entry(field.path) else {
             continue;
@@ -30,7 +32,7 @@ pub(super) fn lay_over(settings: &mut Settings, config: &Configuration, version:
             settings.0.insert(field.path.to_owned(), effective);
         }
     }
-    eviction_hard(settings, config);
+    eviction_hard(settings, config, thresholds);
     dependent(settings);
 }
 
@@ -43,13 +45,15 @@ fn written(entry: &Entry, field: &Field) -> Effective {
 fn normal(node: &Node, kind: Kind) -> Value {
     let json = node.to_json();
     match (kind, json.as_str()) {
-        (Kind::Duration | Kind::Flexible, Some(text)) => duration::normal(text).map_or(json, Value::from),
+        (Kind::Duration | Kind::Flexible, Some(text)) => {
+            duration_nanos(text).map_or(json, |nanos| duration::print(nanos).into())
+        }
         _ => json,
     }
 }
 
 /// Headers may hold a password: the kubelet does not log them either.
-pub(super) fn masked(path: &str, mut value: Value) -> Value {
+fn masked(path: &str, mut value: Value) -> Value {
     if path == "staticPodURLHeader"
         && let Some(headers) = value.as_object_mut()
     {
@@ -82,45 +86,17 @@ fn dependent(settings: &mut Settings) {
 /// `evictionHard` has its defaults laid under it when the main file is loaded (`loadConfigFile` in
 /// `cmd/kubelet/app/server.go`), before drop-ins: one key in the main file leaves the others without a threshold, one in
 /// a drop-in does not.
-fn eviction_hard(settings: &mut Settings, config: &Configuration) {
-    const PATH: &str = "evictionHard";
-    let main = config.files.iter().find(|file| !file.drop_in);
-    let main = main.and_then(|file| file.document.as_ref());
-    let of_main = main.and_then(|root| root.get(PATH)).filter(|node| node.value != Written::Null);
-    let merges = main
-        .and_then(|root| root.get("mergeDefaultEvictionSettings"))
-        .is_some_and(|node| node.value == Written::Bool(true));
-    let has_base = config.given && (of_main.is_none() || merges);
-    let drop_ins =
-        || config.files.iter().filter(|file| file.drop_in).filter_map(|file| file.document.as_ref()?.get(PATH));
-    let Some(Effective { value: Value::Object(mut map), from, mut keys }) = settings.0.get(PATH).cloned() else {
-        return;
-    };
-    let mut from = from;
-    if has_base && let From::File(_) = from {
-        for (key, value) in default_thresholds() {
-            let deleted = drop_ins().any(|node| {
-                node.value == Written::Null || node.get(&key).is_some_and(|value| value.value == Written::Null)
-            });
-            if !deleted && !map.contains_key(&key) {
-                keys.insert(key.clone(), From::Default { legacy: false });
-                map.insert(key, value);
-            }
+fn eviction_hard(settings: &mut Settings, config: &Configuration, by_default: Option<Effective>) {
+    let main = config.files.iter().find(|file| !file.drop_in).and_then(|file| file.document.as_ref());
+    let written = |path: &str| main.and_then(|root| root.get(path)).map(|node| &node.value);
+    let merges = written("mergeDefaultEvictionSettings") == Some(&Written::Bool(true));
+    let has_base = config.given && (merges || written(EVICTION_HARD).is_none_or(|value| *value == Written::Null));
+    if let Some(Value::Object(defaults)) = by_default.filter(|_| has_base).map(|setting| setting.value)
+        && let Some(Effective { value: Value::Object(map), keys, .. }) = settings.0.get_mut(EVICTION_HARD)
+    {
+        for (key, value) in defaults {
+            keys.entry(key.clone()).or_insert(From::Default { legacy: false });
+            map.entry(key).or_insert(value);
         }
-    } else if let Some(null) = drop_ins().next_back().filter(|node| node.value == Written::Null) {
-        // Nothing lays the defaults under it a second time.
-        map = Map::new();
-        from = From::File(null.at.clone());
     }
-    let value = Value::Object(map);
-    settings.0.insert(PATH.to_owned(), Effective { value, from, keys });
-}
-
-fn default_thresholds() -> BTreeMap<String, Value> {
-    FIELDS
-        .iter()
-        .find(|field| field.path == "evictionHard")
-        .and_then(|field| defaults::of_field(field, None))
-        .and_then(|value| serde_json::from_value(value).ok())
-        .unwrap_or_default()
 }

@@ -135,7 +135,6 @@ fn one_threshold_in_the_main_file_takes_the_others_away() {
         hard(Some(memory), Some("evictionHard: {nodefs.available: 3%}\nmergeDefaultEvictionSettings: true\n")),
         json!({"memory.available": "200Mi", "nodefs.available": "3%"})
     );
-    assert_eq!(hard(Some(""), Some("evictionHard: null\n")), json!({}));
     assert_eq!(hard(Some("evictionHard: {}\n"), None), json!({}));
 }
 

@@ -1,4 +1,5 @@
 //! The kubelet's flags: what each version knows (`table`), and a command line read as the kubelet reads it (`parse`).
+//! Reads no file.
 
 mod number;
 pub mod parse;
@@ -7,7 +8,6 @@ mod value;
 
 pub(super) use number::parse_int;
 pub use number::{duration_nanos, parse_bool};
-pub(super) use value::csv;
 pub use value::pairs;
 
 use super::{location::Location, version::Minor};

@@ -70,30 +70,21 @@ impl<'a, P: Fn(usize) -> Location> Reader<'a, P> {
 
     /// `--name`, `--name=value`, `--name value`.
     fn long(&mut self, text: &str, behind: &str) {
-        let (name, value) = match behind.split_once('=') {
-            Some((name, value)) => (name, Some(value)),
-            None => (behind, None),
-        };
-        let mut used = self.used(&format!("--{name}"));
+        let (name, value) = name_and_value(behind);
         if name.is_empty() || name.starts_with('-') {
             // "bad flag syntax"
-            text.clone_into(&mut used.name);
-            self.line.uses.push(used);
+            let used = self.used(format!("--{name}"), None);
+            self.line.uses.push(FlagUse { name: text.to_owned(), ..used });
             return;
         }
+        let mut used = self.used(format!("--{name}"), value);
         used.name = name.replace('_', "-");
         used.spec = table::find(&used.name);
         match (value, used.spec) {
-            (Some(value), _) => value.clone_into(&mut used.value),
-            (None, Some(spec)) => return self.value_behind(used, spec),
-            (None, None) => {
-                if let Some(value) = self.take_value_of_unknown() {
-                    value.clone_into(&mut used.value);
-                    used.value_in_next_word = true;
-                }
-            }
+            (None, Some(spec)) => self.value_behind(used, spec),
+            (None, None) => self.value_of_unknown(used),
+            (Some(_), _) => self.line.uses.push(used),
         }
-        self.line.uses.push(used);
     }
 
     /// `-v=2`, `-v2`, `-v 2`, `-hv2`.
@@ -102,44 +93,33 @@ impl<'a, P: Fn(usize) -> Location> Reader<'a, P> {
         while let Some(letter) = letters.chars().next() {
             let rest = letters.get(letter.len_utf8()..).unwrap_or_default();
             let Some(spec) = table::find_short(letter) else {
-                self.unknown_letters(letters);
-                return;
+                return self.unknown_letters(letters);
             };
-            let mut used = self.used(&format!("-{letter}"));
+            let value = rest.strip_prefix('=').filter(|value| !value.is_empty());
+            let mut used = self.used(format!("-{letter}"), value.or(Some(rest)));
             spec.name.clone_into(&mut used.name);
             used.spec = Some(spec);
-            if let Some(value) = rest.strip_prefix('=').filter(|value| !value.is_empty()) {
-                value.clone_into(&mut used.value);
-                letters = "";
-            } else if spec.value.stands_alone() {
-                "true".clone_into(&mut used.value);
+            if value.is_none() && (rest.is_empty() || spec.value.stands_alone()) {
                 letters = rest;
-            } else if rest.is_empty() {
-                return self.value_behind(used, spec);
+                self.value_behind(used, spec);
             } else {
-                rest.clone_into(&mut used.value);
                 letters = "";
+                self.line.uses.push(used);
             }
-            self.line.uses.push(used);
         }
     }
 
     /// "unknown shorthand flag": usually a long flag with one dash.
     fn unknown_letters(&mut self, letters: &str) {
-        let (name, value) = match letters.split_once('=') {
-            Some((name, value)) => (name, Some(value)),
-            None => (letters, None),
-        };
-        let mut used = self.used(&format!("-{name}"));
+        let (name, value) = name_and_value(letters);
+        let mut used = self.used(format!("-{name}"), value);
         used.name.clone_from(&used.written);
-        let alone = table::find(&name.replace('_', "-")).is_some_and(|s| s.value.stands_alone());
-        if let Some(value) = value {
-            value.clone_into(&mut used.value);
-        } else if !alone && let Some(value) = self.take_value_of_unknown() {
-            value.clone_into(&mut used.value);
-            used.value_in_next_word = true;
+        let alone = table::find(&name.replace('_', "-")).is_some_and(|spec| spec.value.stands_alone());
+        if value.is_some() || alone {
+            self.line.uses.push(used);
+        } else {
+            self.value_of_unknown(used);
         }
-        self.line.uses.push(used);
     }
 
     /// The value of a known flag that has none in its own word: pflag takes the next word whatever it looks like.
@@ -157,26 +137,34 @@ impl<'a, P: Fn(usize) -> Location> Reader<'a, P> {
     }
 
     /// Nobody knows whether an unknown flag takes a value: the next word is one if it looks like one.
-    fn take_value_of_unknown(&mut self) -> Option<&'a str> {
-        let next = self.texts.get(self.next)?;
-        let first = next.chars().next()?;
-        let looks_like_a_value =
-            first.is_alphanumeric() || matches!(first, '/' | '.' | '~' | '{' | '[' | ':' | '"' | '\'');
-        looks_like_a_value.then(|| self.take()).flatten()
+    fn value_of_unknown(&mut self, mut used: FlagUse) {
+        let first = self.texts.get(self.next).and_then(|next| next.chars().next());
+        let looks_like_a_value = |letter: char| letter.is_alphanumeric() || "/.~{[:\"'".contains(letter);
+        if first.is_some_and(looks_like_a_value)
+            && let Some(value) = self.take()
+        {
+            value.clone_into(&mut used.value);
+            used.value_in_next_word = true;
+        }
+        self.line.uses.push(used);
     }
 
-    fn used(&self, written: &str) -> FlagUse {
+    fn used(&self, written: String, value: Option<&str>) -> FlagUse {
         let word = self.next - 1;
         FlagUse {
             name: String::new(),
-            written: written.to_owned(),
+            written,
             spec: None,
-            value: String::new(),
+            value: value.unwrap_or_default().to_owned(),
             value_in_next_word: false,
             word,
             at: (self.place)(word),
         }
     }
+}
+
+fn name_and_value(text: &str) -> (&str, Option<&str>) {
+    text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)))
 }
 
 #[cfg(test)]

@@ -1,46 +1,73 @@
-//! Whether the kubelet takes a flag's value, by the form that the flag wants.
+//! The value of a flag, read by the form that the flag wants.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
 
 use super::{
     ValueKind,
     number::{duration_nanos, is_ip, parse_bool, parse_int, parse_level},
 };
-use crate::kubelet::{label, quantity};
+use crate::kubelet::{duration, label, quantity};
 
 impl ValueKind {
     /// Whether a flag of that kind takes the value: the kubelet exits with `invalid argument` over what it does not take.
-    pub fn takes(self, value: &str) -> bool {
-        let each_pair = |separator| value.split(',').all(|pair| pair.is_empty() || pair.contains(separator));
+    pub fn takes(self, text: &str) -> bool {
+        self.read(text).is_some()
+    }
+
+    /// The value as JSON, in the form of the field that the flag sets; `None` if the flag does not take it.
+    pub(in crate::kubelet) fn read(self, text: &str) -> Option<Value> {
+        let as_text = |is_taken: bool| is_taken.then(|| Value::from(text));
         match self {
-            Self::String | Self::Labels => true,
-            Self::Version => value == "raw" || value.starts_with('v') || parse_bool(value).is_some(),
-            Self::Bool => parse_bool(value).is_some(),
-            Self::Int32 => parse_int(value, 32).is_some(),
-            Self::Int => parse_int(value, 64).is_some(),
-            Self::Uint => parse_level(value).is_some(),
-            Self::Duration => duration_nanos(value).is_some(),
-            Self::Ip => value.is_empty() || is_ip(value),
-            Self::Quantity => quantity::parse(value).is_some(),
-            Self::Strings => csv(value).is_some(),
-            Self::Map => each_pair('='),
-            Self::Thresholds => each_pair('<'),
-            Self::Headers => each_pair(':'),
-            Self::OnePair => value.contains('='),
-            Self::Gates => each_pair('=') && pairs(self, value).iter().all(|pair| parse_bool(pair.value).is_some()),
-            Self::Taints => value.is_empty() || are_taints(value),
-            Self::ReservedMemory => value.is_empty() || value.split(';').all(is_reservation),
-            Self::VModule => value.split(',').all(|pattern| pattern.is_empty() || is_verbosity(pattern)),
+            Self::String => as_text(true),
+            Self::Version => as_text(text == "raw" || text.starts_with('v') || parse_bool(text).is_some()),
+            Self::Ip => as_text(text.is_empty() || is_ip(text)),
+            Self::Quantity => as_text(quantity::parse(text).is_some()),
+            Self::Bool => parse_bool(text).map(Value::from),
+            Self::Int32 => parse_int(text, 32).map(Value::from),
+            Self::Int => parse_int(text, 64).map(Value::from),
+            Self::Uint => parse_level(text).map(Value::from),
+            Self::Duration => duration_nanos(text).map(|nanos| Value::from(duration::print(nanos))),
+            Self::Strings => csv(text).map(Value::from),
+            Self::OnePair if text.is_empty() => None,
+            Self::Labels | Self::Map | Self::OnePair | Self::Thresholds => {
+                self.map(text, |value| Some(Value::from(value)))
+            }
+            Self::Gates => self.map(text, |value| parse_bool(value).map(Value::from)),
+            // Headers may hold a password: the kubelet does not log them either.
+            Self::Headers => self.map(text, |_| Some(json!(["<masked>"]))),
+            Self::Taints | Self::ReservedMemory if text.is_empty() => Some(json!([])),
+            Self::Taints => taints(text),
+            Self::ReservedMemory => text.split(';').map(reservation).collect(),
+            Self::VModule => text.split(',').filter(|pattern| !pattern.is_empty()).map(verbosity).collect(),
         }
+    }
+
+    fn separator(self) -> char {
+        match self {
+            Self::Thresholds => '<',
+            Self::Headers => ':',
+            _ => '=',
+        }
+    }
+
+    /// The pairs of a map; only a label may lack its value.
+    fn map(self, text: &str, read: impl Fn(&str) -> Option<Value>) -> Option<Value> {
+        let mut map = Map::new();
+        for pair in pairs(self, text) {
+            if self != Self::Labels && !pair.text.contains(self.separator()) {
+                return None;
+            }
+            map.insert(pair.key.to_owned(), read(pair.value)?);
+        }
+        Some(map.into())
     }
 }
 
 /// The pairs of a value in the order of the text, each with its offset in bytes: of a map, labels, thresholds, gates,
 /// headers; empty parts left out, blanks around key and value too. A part without separator has an empty value.
 pub fn pairs(kind: ValueKind, value: &str) -> Vec<Pair<'_>> {
-    let separator = match kind {
-        ValueKind::Thresholds => '<',
-        ValueKind::Headers => ':',
-        _ => '=',
-    };
     let whole = kind == ValueKind::OnePair;
     let mut offset = 0;
     value
@@ -51,7 +78,7 @@ pub fn pairs(kind: ValueKind, value: &str) -> Vec<Pair<'_>> {
             if text.is_empty() {
                 return None;
             }
-            let (key, value) = text.split_once(separator).unwrap_or((text, ""));
+            let (key, value) = text.split_once(kind.separator()).unwrap_or((text, ""));
             Some(Pair { offset: start, text, key: key.trim(), value: value.trim() })
         })
         .collect()
@@ -71,7 +98,7 @@ pub struct Pair<'a> {
 }
 
 /// The items of one record of Go's `encoding/csv`; `None` if it is none. `""` in quotes is a quote.
-pub(in crate::kubelet) fn csv(text: &str) -> Option<Vec<String>> {
+fn csv(text: &str) -> Option<Vec<String>> {
     let mut items = Vec::new();
     let mut next = Some(text).filter(|text| !text.is_empty());
     while let Some(rest) = next {
@@ -99,38 +126,49 @@ pub(in crate::kubelet) fn csv(text: &str) -> Option<Vec<String>> {
     Some(items)
 }
 
-fn are_taints(value: &str) -> bool {
-    let mut seen = std::collections::BTreeSet::new();
-    value.split(',').all(|taint| {
+fn taints(text: &str) -> Option<Value> {
+    let mut seen = BTreeSet::new();
+    let mut taints = Vec::new();
+    for written in text.split(',') {
         // A dash behind it asks for a taint's removal; the kubelet reads it and does nothing.
-        let (text, adds) = taint.strip_suffix('-').map_or((taint, true), |text| (text, false));
+        if let Some(removed) = written.strip_suffix('-') {
+            taint(removed)?;
+            continue;
+        }
+        let (key, value, effect) = taint(written)?;
         // Of the same key and effect there is one at most.
-        key_and_effect(text).is_some_and(|pair| !adds || (!pair.1.is_empty() && seen.insert(pair)))
-    })
+        if effect.is_empty() || !seen.insert((key, effect)) {
+            return None;
+        }
+        taints.push(json!({"key": key, "value": value, "effect": effect}));
+    }
+    Some(taints.into())
 }
 
-/// A taint's key and effect; `None` if it is none.
-fn key_and_effect(text: &str) -> Option<(&str, &str)> {
+/// Key, value and effect of `key=value:Effect` or `key:Effect`; without an effect all of it is the key.
+fn taint(text: &str) -> Option<(&str, &str, &str)> {
     let (pair, effect) = text.split_once(':').map_or((text, None), |(pair, effect)| (pair, Some(effect)));
-    let key = match (effect, pair.split_once('=')) {
-        (Some(_), Some((key, value))) => label::is_value(value).then_some(key)?,
-        _ => pair,
-    };
+    let (key, value) = pair.split_once('=').filter(|_| effect.is_some()).unwrap_or((pair, ""));
     let is_effect = effect.is_none_or(|effect| ["NoSchedule", "PreferNoSchedule", "NoExecute"].contains(&effect));
-    (is_effect && label::is_key(key)).then_some((key, effect.unwrap_or_default()))
+    (is_effect && label::is_key(key) && label::is_value(value)).then_some((key, value, effect.unwrap_or_default()))
 }
 
 /// `0:memory=1Gi,hugepages-1Mi=2Gi`.
-fn is_reservation(text: &str) -> bool {
-    let is_limit = |limit: &str| {
-        limit.split_once('=').is_some_and(|(name, amount)| {
-            (name == "memory" || name.starts_with("hugepages-")) && quantity::parse(amount).is_some()
-        })
+fn reservation(text: &str) -> Option<Value> {
+    let (node, limits) = text.split_once(':')?;
+    let node: i64 = node.parse().ok()?;
+    let limit = |limit: &str| {
+        let (name, amount) = limit.split_once('=')?;
+        let is_known = name == "memory" || name.starts_with("hugepages-");
+        (is_known && quantity::parse(amount).is_some()).then(|| (name.to_owned(), Value::from(amount)))
     };
-    text.split_once(':').is_some_and(|(node, limits)| node.parse::<i64>().is_ok() && limits.split(',').all(is_limit))
+    let limits = limits.split(',').map(limit).collect::<Option<Map<_, _>>>()?;
+    Some(json!({"numaNode": node, "limits": limits}))
 }
 
 /// `--vmodule`'s `pattern=N`.
-fn is_verbosity(pattern: &str) -> bool {
-    pattern.split_once('=').is_some_and(|(name, level)| !name.is_empty() && parse_level(level).is_some())
+fn verbosity(text: &str) -> Option<Value> {
+    let (pattern, level) = text.split_once('=')?;
+    let level = parse_level(level).filter(|_| !pattern.is_empty())?;
+    Some(json!({"filePattern": pattern, "verbosity": level}))
 }

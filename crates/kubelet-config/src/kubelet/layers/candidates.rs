@@ -1,6 +1,6 @@
 //! Which units of a tree could run a kubelet.
 
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
 use super::super::{
     systemd::SEARCH_PATH,
@@ -44,43 +44,23 @@ pub fn candidate_units(tree: &dyn Tree) -> Vec<String> {
     found.into_iter().map(|(_, name)| name).collect()
 }
 
-/// `kubelet-*.service`, and parallel installations of the snaps.
-fn others(tree: &dyn Tree) -> Vec<String> {
-    let mut names: Vec<String> = SEARCH_PATH
-        .iter()
-        .filter_map(|folder| tree.list(Path::new(folder)).ok())
-        .flatten()
-        .filter_map(|name| name.into_string().ok())
-        .filter(|name| is_other(name))
-        .collect();
-    names.sort_unstable();
-    names.dedup();
-    names.truncate(MAX_OTHERS);
-    names
+/// `kubelet-*.service` and `k3s-*.service`.
+fn others(tree: &dyn Tree) -> BTreeSet<String> {
+    let names = SEARCH_PATH.iter().filter_map(|folder| tree.list(Path::new(folder)).ok()).flatten();
+    names.filter_map(|name| name.into_string().ok()).filter(|name| is_other(name)).take(MAX_OTHERS).collect()
 }
 
 fn is_other(name: &str) -> bool {
-    let Some(stem) = name.strip_suffix(".service") else {
-        return false;
-    };
-    !NAMES.contains(&name)
-        && (stem.starts_with("kubelet-")
-            || stem.starts_with("k3s-")
-            || stem.starts_with("snap.microk8s_") && stem.ends_with(".daemon-kubelite")
-            || stem.starts_with("snap.k8s_") && stem.ends_with(".kubelet"))
+    let has_prefix = name.starts_with("kubelet-") || name.starts_with("k3s-");
+    has_prefix && name.ends_with(".service") && !NAMES.contains(&name)
 }
 
 /// 0 for a unit that starts at boot, 1 for one that is there, 2 for a mask; `None` for none.
 fn rank(tree: &dyn Tree, name: &str) -> Option<u8> {
     let path = SEARCH_PATH.iter().map(|folder| Path::new(folder).join(name)).find(|path| tree.lstat(path).is_ok())?;
-    if is_mask(tree, &path) {
-        return Some(2);
-    }
-    Some(u8::from(!is_wanted(tree, name)))
-}
-
-fn is_mask(tree: &dyn Tree, path: &Path) -> bool {
-    tree.stat(path).is_ok_and(|meta| meta.kind == Kind::Null || meta.kind == Kind::File && meta.size_bytes == 0)
+    let meta = tree.stat(&path);
+    let is_mask = meta.is_ok_and(|meta| meta.kind == Kind::Null || meta.kind == Kind::File && meta.size_bytes == 0);
+    Some(if is_mask { 2 } else { u8::from(!is_wanted(tree, name)) })
 }
 
 /// Whether a target pulls the unit in: a link in a `.wants` or `.requires` folder.

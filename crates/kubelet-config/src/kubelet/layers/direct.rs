@@ -2,9 +2,13 @@
 //! program, or nowhere that can be seen.
 
 use super::{
-    super::{systemd::Arg, systemd::Unit, text::shortened, tree::Tree},
-    Unknown,
-    rancher::{Flavor, K3S, RKE2},
+    super::{
+        machine::Located,
+        systemd::{Arg, Unit},
+        text::shortened,
+        tree::Tree,
+    },
+    Launcher,
 };
 
 /// What an argument list starts.
@@ -15,13 +19,13 @@ pub(super) enum Start {
     /// A kubelet, whose words begin at this one.
     Kubelet(usize),
     /// k3s or RKE2, whose program is this word.
-    Rancher { flavor: &'static Flavor, first: usize },
-    /// `MicroK8s`' kubelite: the snap's name, and where kubelite's own words begin if the unit starts it itself.
-    MicroK8s { instance: String, first: Option<usize> },
-    /// Canonical's k8s snap: the snap's name.
-    K8sSnap { instance: String },
+    Rancher { launcher: Launcher, first: usize },
+    /// `MicroK8s`' kubelite, and where its own words begin if the unit starts it itself.
+    MicroK8s { first: Option<usize> },
+    /// Canonical's k8s snap.
+    K8sSnap,
     /// Something that does not show the kubelet's words.
-    Hidden(Unknown),
+    Hidden(Located<String>),
 }
 
 /// Shells: what they start is in their script.
@@ -34,21 +38,22 @@ const OPTIONS_WITH_VALUE: [&str; 12] =
 
 /// Finds what the unit starts.
 pub(super) fn find(tree: &dyn Tree, unit: &Unit) -> Start {
-    if unit.argv.is_empty() {
-        return Start::Nothing;
-    }
+    let Some(first) = unit.argv.first() else { return Start::Nothing };
     if let Some(start) = snap_of_unit(unit) {
         return start;
     }
-    let program = unit.exec.as_ref().map(|exec| exec.program.as_str());
     // With the prefix `@` the first word is only a name.
-    if program.is_some_and(|program| is_kubelet(base_name(program))) {
+    let program = unit.exec.as_ref().map_or(&first.text, |exec| &exec.program);
+    if is_kubelet(base_name(program)) {
         return Start::Kubelet(0);
     }
-    if let Some(start) = program.and_then(|program| distribution(unit, 0, base_name(program))) {
-        return start;
-    }
-    scan(unit).unwrap_or_else(|| Start::Hidden(nothing_seen(tree, unit, program)))
+    distribution(unit, 0, base_name(program)).or_else(|| scan(unit)).unwrap_or_else(|| {
+        let value = match interpreter(tree, program) {
+            Some(interpreter) => format!("{program} is a script ({interpreter})"),
+            None => format!("{program} is not known, and no word behind it names a kubelet"),
+        };
+        Start::Hidden(Located { value, at: first.at().clone() })
+    })
 }
 
 /// The first word that decides.
@@ -66,11 +71,8 @@ fn scan(unit: &Unit) -> Option<Start> {
             return Some(Start::Kubelet(index));
         }
         if SHELLS.contains(&name) && takes_a_command(&unit.argv[index + 1..]) {
-            return Some(Start::Hidden(Unknown {
-                at: word.at().clone(),
-                program: text.to_owned(),
-                reason: "is a shell, and the kubelet's arguments are in its command".to_owned(),
-            }));
+            let value = format!("{text} is a shell, and the kubelet's arguments are in its command");
+            return Some(Start::Hidden(Located { value, at: word.at().clone() }));
         }
         if let Some(start) = distribution(unit, index, name) {
             return Some(start);
@@ -84,9 +86,9 @@ fn distribution(unit: &Unit, index: usize, name: &str) -> Option<Start> {
     let rest = unit.argv.get(index + 1..).unwrap_or_default();
     let has = |wanted: &[&str]| rest.iter().any(|word| wanted.contains(&word.text.as_str()));
     match name {
-        "k3s" if has(&["agent", "server"]) => Some(Start::Rancher { flavor: &K3S, first: index }),
-        "rke2" if has(&["agent", "server"]) => Some(Start::Rancher { flavor: &RKE2, first: index }),
-        "kubelite" => Some(Start::MicroK8s { instance: "microk8s".to_owned(), first: Some(index + 1) }),
+        "k3s" if has(&["agent", "server"]) => Some(Start::Rancher { launcher: Launcher::K3s, first: index }),
+        "rke2" if has(&["agent", "server"]) => Some(Start::Rancher { launcher: Launcher::Rke2, first: index }),
+        "kubelite" => Some(Start::MicroK8s { first: Some(index + 1) }),
         "snap" => rest
             .iter()
             .skip_while(|word| word.text != "run")
@@ -99,42 +101,14 @@ fn distribution(unit: &Unit, index: usize, name: &str) -> Option<Start> {
 
 /// The unit's name says which snap it is: snapd writes `snap.NAME.APP.service`.
 fn snap_of_unit(unit: &Unit) -> Option<Start> {
-    unit.names
-        .iter()
-        .find_map(|name| snap_app(name.strip_prefix("snap.")?.strip_suffix(".service").unwrap_or_default()))
+    unit.names.iter().find_map(|name| snap_app(name.strip_prefix("snap.")?.strip_suffix(".service")?))
 }
 
-/// `microk8s.daemon-kubelite`, `k8s.kubelet`; a parallel installation's name has a key behind `_`.
-fn snap_app(text: &str) -> Option<Start> {
-    let (instance, app) = text.split_once('.')?;
-    // The name becomes a part of paths.
-    if instance.contains('/') || instance.starts_with('.') {
-        return None;
-    }
-    let snap = instance.split('_').next().unwrap_or_default();
-    let instance = instance.to_owned();
-    match (snap, app) {
-        ("microk8s", "daemon-kubelite") => Some(Start::MicroK8s { instance, first: None }),
-        ("k8s", "kubelet") => Some(Start::K8sSnap { instance }),
+fn snap_app(name: &str) -> Option<Start> {
+    match name {
+        "microk8s.daemon-kubelite" => Some(Start::MicroK8s { first: None }),
+        "k8s.kubelet" => Some(Start::K8sSnap),
         _ => None,
-    }
-}
-
-/// Why nothing was found.
-fn nothing_seen(tree: &dyn Tree, unit: &Unit, program: Option<&str>) -> Unknown {
-    let first = unit.argv.first();
-    let program = program.or(first.map(|word| word.text.as_str())).unwrap_or_default();
-    let reason = interpreter(tree, program).map_or_else(
-        || "is not known, and no word behind it names a kubelet".to_owned(),
-        |interpreter| format!("is a script ({interpreter})"),
-    );
-    Unknown {
-        at: unit.exec.as_ref().map_or_else(
-            || first.map_or_else(|| super::Location::file(""), |word| word.at().clone()),
-            |exec| exec.words.first().map_or_else(|| exec.at.clone(), |word| word.at.clone()),
-        ),
-        program: program.to_owned(),
-        reason,
     }
 }
 

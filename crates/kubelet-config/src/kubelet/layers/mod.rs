@@ -1,5 +1,6 @@
 //! From the unit's argument list to the kubelet's: wrappers before it, and distributions with a configuration of
 //! their own (k3s, RKE2, `MicroK8s`, snaps). One adapter each: "give me the kubelet's words with their places".
+//! Uses `systemd`, `config` and `tree`, never `machine`.
 
 mod args_file;
 mod candidates;
@@ -15,6 +16,7 @@ use serde_json::Value;
 use super::{
     effective::{Effective, From as Origin, Settings},
     location::Location,
+    machine::Located,
     systemd::{Arg, Unit},
     tree::Tree,
     version::{Minor, Version},
@@ -23,9 +25,10 @@ use super::{
 pub use candidates::candidate_units;
 
 /// Which way the kubelet gets its arguments.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Launcher {
     /// The unit runs the kubelet, perhaps through a wrapper that hands its words on.
+    #[default]
     Direct,
     /// k3s: the kubelet runs inside its process.
     K3s,
@@ -106,28 +109,13 @@ pub struct NewArgument {
     pub after: String,
 }
 
-/// An oddity of an arguments file: its reader makes something else of the line than its writer meant.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ArgsOddity {
-    /// Where.
-    pub at: Location,
-    /// What it is.
-    pub what: Oddity,
-    /// The line, shortened.
-    pub text: String,
-}
-
-/// What an [`ArgsOddity`] is.
+/// What the reader of an arguments file takes in another way than its writer meant it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Oddity {
-    /// Two blanks: an empty argument between them.
-    TwoBlanks,
+    /// An empty argument: between two blanks, between quotes, of a variable that is not set.
+    EmptyArgument,
     /// Quotes around a blank: they are deleted, and the blank splits.
     QuoteDeleted,
-    /// A word that is empty once its variables, which are not set, are expanded.
-    EmptyVariable,
-    /// `''` or `""`: an empty argument.
-    EmptyQuotes,
     /// A character that means something to the shell that reads the file, outside quotes.
     ShellSyntax(char),
     /// A quote that is never closed.
@@ -135,7 +123,7 @@ pub enum Oddity {
 }
 
 /// The kubelet's own arguments, and what is known of how they came about.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct KubeletCommand {
     /// How it is started.
     pub launcher: Launcher,
@@ -152,58 +140,32 @@ pub struct KubeletCommand {
     /// Where the second layer's files take another flag for the kubelet.
     pub new_argument: Option<NewArgument>,
     /// Oddities of an arguments file.
-    pub oddities: Vec<ArgsOddity>,
+    pub oddities: Vec<Located<Oddity>>,
     /// Whether the distribution's server is known not to add `--cloud-provider=external` (`None`: not known).
     pub server_disables_cloud_controller: Option<bool>,
     /// The second layer's files that could not be read, with the reason.
     pub unreadable: Vec<(Location, String)>,
-    /// Why the arguments cannot be known, where they cannot.
-    pub unknown: Option<Unknown>,
+    /// Why the arguments cannot be known, where they cannot (`/bin/sh is a shell`), at the word or line that hides them.
+    pub unknown: Option<Located<String>>,
     /// Settings that the distribution writes into the kubelet's configuration at its start, by the path of their
     /// field; empty where that file is there to be read.
     pub settings: Vec<(&'static str, Value)>,
 }
 
-/// Why a kubelet's arguments cannot be known from the unit.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unknown {
-    /// The word of `ExecStart=` that hides them, or the line.
-    pub at: Location,
-    /// The program that hides them: `/bin/sh`.
-    pub program: String,
-    /// In words: `is a shell`, `is a script (#!/bin/bash)`, ….
-    pub reason: String,
-}
-
 impl KubeletCommand {
     /// A kubelet of which nothing is known yet but how it is started.
     fn new(launcher: Launcher) -> Self {
-        Self {
-            launcher,
-            args: Vec::new(),
-            built_in: Vec::new(),
-            files: Vec::new(),
-            replaced: Vec::new(),
-            unknown_options: Vec::new(),
-            new_argument: None,
-            oddities: Vec::new(),
-            server_disables_cloud_controller: None,
-            unreadable: Vec::new(),
-            unknown: None,
-            settings: Vec::new(),
-        }
-    }
-
-    /// A kubelet whose arguments something hides.
-    fn hidden(launcher: Launcher, unknown: Unknown) -> Self {
-        Self { unknown: Some(unknown), ..Self::new(launcher) }
+        Self { launcher, ..Self::default() }
     }
 
     /// With arguments that come from the operator's files.
-    fn with_args(mut self, args: Vec<Arg>) -> Self {
-        self.built_in = vec![false; args.len()];
-        self.args = args;
-        self
+    fn with_args(self, args: Vec<Arg>) -> Self {
+        Self { built_in: vec![false; args.len()], args, ..self }
+    }
+
+    /// With the reason why its arguments cannot be known.
+    fn with_unknown(self, at: Location, reason: String) -> Self {
+        Self { unknown: Some(Located { value: reason, at }), ..self }
     }
 
     /// Puts the distribution's own settings in the place of the kubelet's defaults. Before 1.32 k3s and RKE2 give them
@@ -241,9 +203,9 @@ pub fn resolve_command(tree: &dyn Tree, unit: &Unit, hostname: Option<&str>) -> 
         direct::Start::Kubelet(first) => {
             KubeletCommand::new(Launcher::Direct).with_args(unit.argv.get(first..).unwrap_or_default().to_vec())
         }
-        direct::Start::Rancher { flavor, first } => rancher::resolve_command(tree, unit, flavor, first, hostname),
-        direct::Start::MicroK8s { instance, first } => snaps::microk8s(tree, unit, &instance, first),
-        direct::Start::K8sSnap { instance } => snaps::k8s(tree, unit, &instance),
-        direct::Start::Hidden(unknown) => KubeletCommand::hidden(Launcher::Script, unknown),
+        direct::Start::Rancher { launcher, first } => rancher::resolve_command(tree, unit, launcher, first, hostname),
+        direct::Start::MicroK8s { first } => snaps::microk8s(tree, unit, first),
+        direct::Start::K8sSnap => snaps::k8s(tree, unit),
+        direct::Start::Hidden(Located { value, at }) => KubeletCommand::new(Launcher::Script).with_unknown(at, value),
     }
 }

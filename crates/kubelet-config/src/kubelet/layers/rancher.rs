@@ -8,96 +8,75 @@ mod tests;
 mod words;
 
 use super::{
-    super::{systemd::Unit, tree::Tree},
-    KubeletCommand, Launcher, Unknown,
+    super::{
+        machine::{self, Located},
+        systemd::{Arg, Origin, Unit},
+        tree::Tree,
+    },
+    KubeletCommand, Launcher,
 };
 
-/// What k3s and RKE2 differ in.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Flavor {
-    /// The program, and the name of its folders.
-    name: &'static str,
-    /// What its variables start with.
-    variables: &'static str,
+/// Which of the four: `k3s agent`, `k3s server`, `rke2 agent`, `rke2 server`.
+#[derive(Debug, Clone, Copy)]
+struct Program {
     launcher: Launcher,
+    /// Whether the node is a part of the control plane.
+    is_server: bool,
 }
 
-/// k3s.
-pub(super) static K3S: Flavor = Flavor { name: "k3s", variables: "K3S_", launcher: Launcher::K3s };
+impl Program {
+    /// The name of the program and of its folders.
+    fn name(self) -> &'static str {
+        if self.launcher == Launcher::K3s { "k3s" } else { "rke2" }
+    }
 
-/// RKE2.
-pub(super) static RKE2: Flavor = Flavor { name: "rke2", variables: "RKE2_", launcher: Launcher::Rke2 };
-
-/// Whether the node is a part of the control plane.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Role {
-    Server,
-    Agent,
+    /// What a variable gives to an option: `K3S_NODE_NAME` to `node-name`. `None` where it is not set or empty.
+    fn variable(self, unit: &Unit, option: &str) -> Option<Arg> {
+        let variable = format!("{}_{option}", self.name()).to_uppercase().replace('-', "_");
+        let effective = &unit.variables.get(&variable)?.effective;
+        let origins = vec![Origin { variable, at: effective.at.clone(), braces: false }];
+        (!effective.value.is_empty()).then(|| Arg { origins, ..Arg::new(&*effective.value, effective.at.clone()) })
+    }
 }
 
 /// Derives the kubelet's words. `first` is the distribution's program in the unit's argument list.
 pub(super) fn resolve_command(
     tree: &dyn Tree,
     unit: &Unit,
-    flavor: &'static Flavor,
+    launcher: Launcher,
     first: usize,
     hostname: Option<&str>,
 ) -> KubeletCommand {
-    let mut kubelet = KubeletCommand::new(flavor.launcher);
-    let Some((command, role)) = command(unit, first) else {
+    let mut kubelet = KubeletCommand::new(launcher);
+    let mut words = unit.argv.get(first + 1..).unwrap_or_default().iter();
+    let Some(command) = words.find(|word| matches!(word.text.as_str(), "agent" | "server")) else {
         return kubelet;
     };
-    let Some(word) = unit.argv.get(command) else {
-        return kubelet;
-    };
-    let options =
-        options::read(tree, unit, (flavor, role), unit.argv.get(command + 1..).unwrap_or_default(), &mut kubelet);
-    let with_cloud_provider = flavor.launcher == Launcher::Rke2 && options.text("cloud-provider-name").is_some();
-    if role == Role::Server {
-        kubelet.server_disables_cloud_controller =
-            Some(options.is_set("disable-cloud-controller") || with_cloud_provider);
+    let program = Program { launcher, is_server: command.text == "server" };
+    let options = options::read(tree, unit, program, words.as_slice(), &mut kubelet);
+    if program.is_server {
+        let has_cloud = launcher == Launcher::Rke2 && options.text("cloud-provider-name").is_some();
+        kubelet.server_disables_cloud_controller = Some(options.is_set("disable-cloud-controller") || has_cloud);
         if options.is_set("disable-agent") {
-            let at = options.last("disable-agent").map_or_else(|| word.at().clone(), |given| given.at().clone());
-            kubelet.unknown = Some(Unknown {
-                at,
-                program: flavor.name.to_owned(),
-                reason: "runs without an agent (disable-agent): there is no kubelet here".to_owned(),
-            });
-            return kubelet;
+            let at = options.last("disable-agent").unwrap_or(command).at().clone();
+            let name = program.name();
+            let reason = format!("{name} runs without an agent (disable-agent): there is no kubelet here");
+            return kubelet.with_unknown(at, reason);
         }
     }
     let name = node_name(tree, &options, hostname);
-    words::build(tree, flavor, &options, name, word, &mut kubelet);
+    words::build(tree, program, &options, name, command, &mut kubelet);
     kubelet
-}
-
-/// Where `agent` or `server` is.
-fn command(unit: &Unit, first: usize) -> Option<(usize, Role)> {
-    unit.argv.iter().enumerate().skip(first + 1).find_map(|(index, word)| match word.text.as_str() {
-        "agent" => Some((index, Role::Agent)),
-        "server" => Some((index, Role::Server)),
-        _ => None,
-    })
 }
 
 /// The name that the node gets: the option's, else the host's, in small letters, with the node's id where that is
 /// asked for. `None` where it cannot be known.
 fn node_name(tree: &dyn Tree, options: &options::Options, hostname: Option<&str>) -> Option<words::Given> {
     let mut name = match options.last("node-name") {
-        Some(word) if !word.text.is_empty() => words::Given::user(word.clone()),
+        Some(word) if !word.text.is_empty() => words::Given { word: word.clone(), built_in: false },
         _ => {
-            let place = super::Location::file("/etc/hostname").at_line(1);
-            let text = match hostname {
-                Some(hostname) => hostname.to_owned(),
-                None => tree
-                    .read_text("/etc/hostname".as_ref())
-                    .ok()?
-                    .lines()
-                    .map(str::trim)
-                    .find(|line| !line.is_empty() && !line.starts_with('#'))?
-                    .to_owned(),
-            };
-            words::Given::built_in(super::Arg { text, declared: place, origins: Vec::new() })
+            let Located { value, at } = machine::hostname(tree, hostname)?;
+            words::Given { word: Arg::new(value, at), built_in: true }
         }
     };
     name.word.text = name.word.text.to_lowercase();

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use super::{
     super::tree::{Kind, Tree},
     Runtime,
@@ -43,26 +45,14 @@ pub(super) fn configs(tree: &dyn Tree, folder: &Path) -> Option<Vec<String>> {
 
 /// The plugins of the first configuration, which is the one that the runtime takes; empty if it has none to be read.
 pub(super) fn plugins(tree: &dyn Tree, folder: &Path, configs: &[String]) -> Vec<String> {
-    #[derive(serde::Deserialize)]
-    struct Plugin {
-        #[serde(rename = "type")]
-        kind: String,
-    }
-    #[derive(serde::Deserialize)]
-    struct Config {
-        #[serde(rename = "type")]
-        kind: Option<String>,
-        #[serde(default)]
-        plugins: Vec<Plugin>,
-    }
     let config = configs
         .first()
         .and_then(|name| tree.read_bounded(&folder.join(name), MAX_BYTES).ok())
-        .and_then(|bytes| serde_json::from_slice::<Config>(&bytes).ok());
-    config.map_or_else(Vec::new, |config| {
-        let listed = config.plugins.into_iter().map(|plugin| plugin.kind);
-        config.kind.into_iter().chain(listed).take(MAX_CONFIGS).collect()
-    })
+        .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+        .unwrap_or(Value::Null);
+    let listed = config["plugins"].as_array().into_iter().flatten();
+    let kinds = std::iter::once(&config).chain(listed).filter_map(|plugin| plugin["type"].as_str());
+    kinds.take(MAX_CONFIGS).map(str::to_owned).collect()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! `cmd/containerd/server/config` (1.7 and 2.x).
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeSet, VecDeque},
     path::{Path, PathBuf},
 };
 
@@ -10,15 +10,16 @@ use toml::de::DeTable;
 
 use super::{
     super::{location::Location, systemd::glob, tree::Tree},
-    Located, Runtime, RuntimeKind,
-    toml_file::{self, MAX_ITEMS, TomlFile, get, table},
+    Located, Runtime,
+    toml_file::{self, TomlFile, table},
 };
 
 /// The file that containerd reads if no other is named.
 pub(super) const DEFAULT_CONFIG: &str = "/etc/containerd/config.toml";
 
-/// How many files of imports are read.
+/// How many files, and how many bytes of all of them, are read before no more are.
 const MAX_FILES: usize = 64;
+const MAX_BYTES: usize = 1 << 20;
 
 /// The CRI plugin's names: the URI of schemas 3 and later, that of 2, the name of 1.
 const RUNTIME_URI: &str = "io.containerd.cri.v1.runtime";
@@ -27,74 +28,31 @@ const SHORT: &str = "cri";
 /// Without the image service the CRI service does not start either.
 const IMAGES_URI: &str = "io.containerd.cri.v1.images";
 
-/// What one file says.
-struct Layer {
-    at: Location,
-    schema: u32,
-    /// The CRI plugin's section, by the name that it is under.
-    sections: BTreeMap<&'static str, Section>,
-    disabled: Vec<Located<String>>,
-    address: Option<Located<String>>,
-    imports: Vec<String>,
-}
-
-/// The CRI plugin's settings, as far as they matter here.
-#[derive(Default, Clone)]
-struct Section {
-    default_runtime: Option<String>,
-    runtimes: BTreeMap<String, Handler>,
-    conf_dir: Option<Located<String>>,
-}
-
-/// A `runtimes.NAME` table.
-#[derive(Default, Clone)]
-struct Handler {
-    kind: Option<String>,
-    systemd_cgroup: Option<Located<bool>>,
-}
-
 /// Reads the configuration at `main`. A file that is not there counts as containerd's defaults if `installed`, else as
-/// unknown. `version` is containerd's, where it is known: 1.x replaces a plugin's section by an import's, 2.x merges
-/// them.
+/// unknown. `version` is containerd's, where it is known.
 pub(super) fn read(tree: &dyn Tree, main: &Path, version: Option<&str>, installed: bool) -> Runtime {
-    let mut problems = Vec::new();
-    let layers = load(tree, main, &mut problems);
-    let schema = layers.first().map(|layer| layer.schema);
-    let mut runtime = Runtime {
-        kind: RuntimeKind::Containerd,
-        version: version.map(str::to_owned),
-        schema,
-        systemd_cgroup: None,
-        cri_disabled: None,
-        cni_conf_dir: None,
-        socket: None,
-        problems,
-    };
+    let mut runtime = Runtime { version: version.map(str::to_owned), ..Runtime::default() };
+    let texts = load(tree, main, &mut runtime.problems);
+    let files: Vec<TomlFile<'_>> = texts.iter().filter_map(|(path, text)| TomlFile::parse(path, text).ok()).collect();
+    runtime.schema = files.first().map(schema);
     let is_whole = runtime.problems.is_empty();
-    if layers.is_empty() && !(installed && is_whole) {
+    if files.is_empty() && !(installed && is_whole) {
         return runtime;
     }
-    let major = match (version.and_then(major), schema) {
-        (Some(major), _) => Some(major),
-        (None, Some(3..)) => Some(2),
-        _ => None,
-    };
-    let old = settle(&layers, 1);
-    let new = settle(&layers, 2);
+    let major = version.and_then(major).or_else(|| runtime.schema.filter(|schema| *schema > 2).map(|_| 2));
     // Where the version is not known, only what both would do is certain.
-    let (first, second) = match major {
-        Some(0..=1) => (&old, &old),
-        Some(_) => (&new, &new),
-        None => (&old, &new),
-    };
-    let driver = first.driver(main, is_whole);
-    runtime.systemd_cgroup = driver.filter(|driver| {
-        let other = second.driver(main, is_whole);
-        other.is_some_and(|other| other.value == driver.value)
+    let old = sections(&files, major.unwrap_or(1));
+    let new = sections(&files, major.unwrap_or(2));
+    let driver = |sections: &[Section<'_>]| driver(sections, main, is_whole);
+    runtime.systemd_cgroup =
+        driver(&old).filter(|of_old| driver(&new).is_some_and(|of_new| of_new.value == of_old.value));
+    let folder = |sections: &[Section<'_>]| string(sections, &["cni", "conf_dir"]);
+    runtime.cni_conf_dir = folder(&old).filter(|of_old| folder(&new).as_ref() == Some(of_old));
+    runtime.cri_disabled = files.iter().find_map(|file| disabled(file, major));
+    runtime.socket = files.iter().rev().find_map(|file| {
+        let new = file.string(file.table(), &["plugins", "io.containerd.server.v1.grpc", "address"]);
+        new.or_else(|| file.string(file.table(), &["grpc", "address"]))
     });
-    runtime.cri_disabled = disabled(&layers, major);
-    runtime.cni_conf_dir = first.conf_dir.clone().filter(|_| first.conf_dir == second.conf_dir);
-    runtime.socket = layers.into_iter().rev().find_map(|layer| layer.address);
     runtime
 }
 
@@ -104,13 +62,14 @@ fn major(version: &str) -> Option<u32> {
 }
 
 /// Reads the main file and, in the order in which containerd merges them, its imports.
-fn load(tree: &dyn Tree, main: &Path, problems: &mut Vec<(Location, String)>) -> Vec<Layer> {
+fn load(tree: &dyn Tree, main: &Path, problems: &mut Vec<(Location, String)>) -> Vec<(PathBuf, String)> {
     let mut pending = VecDeque::from([(main.to_owned(), None::<Location>)]);
     let mut seen = BTreeSet::new();
-    let mut layers = Vec::new();
+    let mut texts: Vec<(PathBuf, String)> = Vec::new();
     while let Some((path, importer)) = pending.pop_front() {
-        if layers.len() == MAX_FILES {
-            let what = format!("it imports more than {MAX_FILES} files; the others were not read");
+        let bytes: usize = texts.iter().map(|(_, text)| text.len()).sum();
+        if texts.len() == MAX_FILES || bytes > MAX_BYTES {
+            let what = format!("it imports more than {MAX_FILES} files or {MAX_BYTES} bytes; the others were not read");
             problems.push((Location::file(main), what));
             break;
         }
@@ -128,19 +87,21 @@ fn load(tree: &dyn Tree, main: &Path, problems: &mut Vec<(Location, String)>) ->
         };
         match TomlFile::parse(&path, &text) {
             Ok(file) => {
-                let layer = layer(&file);
+                let at = Location::file(&path);
                 let folder = path.parent().unwrap_or(Path::new("/"));
-                for import in &layer.imports {
-                    let found = imported(tree, &folder.join(import));
-                    let at = layer.at.clone();
+                for import in file.strings(file.table(), &["imports"]) {
+                    let found = imported(tree, &folder.join(import.value));
                     pending.extend(found.into_iter().map(|path| (path, Some(at.clone()))));
                 }
-                layers.push(layer);
             }
-            Err(at) => problems.push((at, "not valid TOML: containerd does not start".to_owned())),
+            Err(at) => {
+                problems.push((at, "not valid TOML: containerd does not start".to_owned()));
+                continue;
+            }
         }
+        texts.push((path, text));
     }
-    layers
+    texts
 }
 
 /// The files that an import names: containerd takes it for a pattern if it has an asterisk.
@@ -149,121 +110,72 @@ fn imported(tree: &dyn Tree, path: &Path) -> Vec<PathBuf> {
     if pattern.contains('*') { glob(tree, &pattern) } else { vec![path.to_owned()] }
 }
 
-fn layer(file: &TomlFile<'_>) -> Layer {
-    let root = file.table();
-    let schema = get(root, &["version"])
+/// The version of a file's schema.
+fn schema(file: &TomlFile<'_>) -> u32 {
+    toml_file::get(file.table(), &["version"])
         .and_then(|version| version.get_ref().as_integer())
         .and_then(|version| u32::from_str_radix(version.as_str(), version.radix()).ok())
         .filter(|version| *version > 0)
-        .unwrap_or(1);
-    let sections = [SHORT, GRPC_URI, RUNTIME_URI]
-        .into_iter()
-        .filter_map(|name| Some((name, section(file, table(root, &["plugins", name])?))))
-        .collect();
-    let new_address = ["plugins", "io.containerd.server.v1.grpc", "address"];
-    Layer {
-        at: Location::file(file.path()),
-        schema,
-        sections,
-        disabled: file.strings(root, &["disabled_plugins"]),
-        address: file.string(root, &new_address).or_else(|| file.string(root, &["grpc", "address"])),
-        imports: file.strings(root, &["imports"]).into_iter().map(|import| import.value).collect(),
-    }
+        .unwrap_or(1)
 }
 
-fn section(file: &TomlFile<'_>, cri: &DeTable<'_>) -> Section {
-    let handler = |table: &DeTable<'_>| Handler {
-        kind: get(table, &["runtime_type"]).and_then(|kind| kind.get_ref().as_str()).map(str::to_owned),
-        systemd_cgroup: file.bool(table, &["options", "SystemdCgroup"]),
-    };
-    let mut runtimes: BTreeMap<String, Handler> = table(cri, &["containerd", "runtimes"])
-        .into_iter()
-        .flatten()
-        .take(MAX_ITEMS)
-        .filter_map(|(name, table)| {
-            let table = table.get_ref().as_table()?;
-            Some((name.get_ref().clone().into_owned(), handler(table)))
-        })
-        .collect();
-    let mut default_runtime = get(cri, &["containerd", "default_runtime_name"])
-        .and_then(|name| name.get_ref().as_str())
-        .filter(|name| !name.is_empty())
-        .map(str::to_owned);
-    // Before 1.3 a table of its own; 1.x still takes it, under the name `default`.
-    let own = table(cri, &["containerd", "default_runtime"]).map(handler);
-    if let Some(own) = own.filter(|own| own.kind.as_ref().is_some_and(|kind| !kind.is_empty())) {
-        runtimes.insert("default".to_owned(), own);
-        default_runtime = Some("default".to_owned());
+/// The CRI plugin's section in a file.
+type Section<'a> = (&'a TomlFile<'a>, &'a DeTable<'a>);
+
+/// The sections that count for containerd of this major version, the strongest first. 1.x replaces a plugin's section by
+/// an import's, 2.x merges them.
+fn sections<'a>(files: &'a [TomlFile<'a>], major: u32) -> Vec<Section<'a>> {
+    let mut sections = Vec::new();
+    for file in files.iter().rev() {
+        let names: &[&str] = match (schema(file), major) {
+            (..=1, 1) => &[SHORT],
+            (..=1, _) => &[GRPC_URI, SHORT],
+            (2, 1) => &[GRPC_URI],
+            (2, _) => &[RUNTIME_URI, GRPC_URI],
+            _ => &[RUNTIME_URI],
+        };
+        let found = names.iter().filter_map(|name| Some((file, table(file.table(), &["plugins", name])?)));
+        sections.extend(found);
     }
-    Section { default_runtime, runtimes, conf_dir: file.string(cri, &["cni", "conf_dir"]) }
+    if major == 1 {
+        sections.truncate(1);
+    }
+    sections
 }
 
-/// The names that the CRI plugin's section has in a file of this schema, for this major version of containerd.
-fn names(schema: u32, major: u32) -> &'static [&'static str] {
-    match (schema, major) {
-        (..=1, 1) => &[SHORT],
-        (..=1, _) => &[SHORT, GRPC_URI],
-        (2, 1) => &[GRPC_URI],
-        (2, _) => &[GRPC_URI, RUNTIME_URI],
-        _ => &[RUNTIME_URI],
-    }
+fn string(sections: &[Section<'_>], path: &[&str]) -> Option<Located<String>> {
+    sections.iter().find_map(|(file, cri)| file.string(cri, path))
 }
 
-/// The section that containerd of this major version gets from all files.
-fn settle(layers: &[Layer], major: u32) -> Section {
-    let mut settled = Section::default();
-    for layer in layers {
-        let found = names(layer.schema, major).iter().filter_map(|name| layer.sections.get(name));
-        for section in found {
-            if major == 1 {
-                settled = section.clone();
-            } else {
-                settled.merge(section);
-            }
-        }
+/// Whether the default runtime uses systemd's cgroups. Without `SystemdCgroup` runc's shims do not; other runtimes
+/// keep their settings elsewhere. A file that could not be read might have said it.
+fn driver(sections: &[Section<'_>], main: &Path, is_whole: bool) -> Option<Located<bool>> {
+    // Before 1.3 the default runtime was a table of its own, which 1.x still takes.
+    if sections.iter().any(|(_, cri)| table(cri, &["containerd", "default_runtime"]).is_some()) {
+        return None;
     }
-    settled
-}
-
-impl Section {
-    fn merge(&mut self, from: &Self) {
-        for (name, handler) in &from.runtimes {
-            let to = self.runtimes.entry(name.clone()).or_default();
-            to.kind = handler.kind.clone().or_else(|| to.kind.take());
-            let driver = handler.systemd_cgroup.clone();
-            to.systemd_cgroup = driver.or_else(|| to.systemd_cgroup.take());
-        }
-        let name = from.default_runtime.clone();
-        self.default_runtime = name.or_else(|| self.default_runtime.take());
-        let folder = from.conf_dir.clone();
-        self.conf_dir = folder.or_else(|| self.conf_dir.take());
+    let name = string(sections, &["containerd", "default_runtime_name"]);
+    let name = name.as_ref().map_or("runc", |name| &name.value);
+    let runtime = ["containerd", "runtimes", name];
+    let said = |(file, cri): &Section<'_>| file.bool(table(cri, &runtime)?, &["options", "SystemdCgroup"]);
+    if let Some(said) = sections.iter().find_map(said) {
+        return Some(said);
     }
-
-    /// Whether the default runtime uses systemd's cgroups. Without `SystemdCgroup` runc's shims do not; other runtimes
-    /// keep their settings elsewhere. A file that could not be read might have said it.
-    fn driver(&self, main: &Path, is_whole: bool) -> Option<Located<bool>> {
-        let name = self.default_runtime.as_deref().unwrap_or("runc");
-        let handler = self.runtimes.get(name);
-        if let Some(said) = handler.and_then(|handler| handler.systemd_cgroup.clone()) {
-            return Some(said);
-        }
-        let kind = handler.and_then(|handler| handler.kind.as_deref());
-        let is_runc = kind.map_or(name == "runc", |kind| kind.starts_with("io.containerd.runc."));
-        (is_runc && is_whole).then(|| Located { value: false, at: Location::file(main) })
-    }
+    let kind = string(sections, &["containerd", "runtimes", name, "runtime_type"]);
+    let is_runc = kind.map_or(name == "runc", |kind| kind.value.starts_with("io.containerd.runc."));
+    (is_runc && is_whole).then(|| Located { value: false, at: Location::file(main) })
 }
 
 /// Where `disabled_plugins` names the CRI plugin; the lists of all files count together.
-fn disabled(layers: &[Layer], major: Option<u32>) -> Option<Location> {
-    layers.iter().find_map(|layer| {
-        let hit = layer.disabled.iter().find(|id| match id.value.as_str() {
-            // In a file of schema 2 or later the short name keeps containerd from starting at all.
-            SHORT | RUNTIME_URI | IMAGES_URI => true,
-            GRPC_URI => layer.schema > 1 || major.is_some_and(|major| major > 1),
-            _ => false,
-        });
-        hit.map(|id| id.at.clone())
-    })
+fn disabled(file: &TomlFile<'_>, major: Option<u32>) -> Option<Location> {
+    let mut disabled = file.strings(file.table(), &["disabled_plugins"]).into_iter();
+    let hit = disabled.find(|id| match id.value.as_str() {
+        // In a file of schema 2 or later the short name keeps containerd from starting at all.
+        SHORT | RUNTIME_URI | IMAGES_URI => true,
+        GRPC_URI => schema(file) > 1 || major.is_some_and(|major| major > 1),
+        _ => false,
+    });
+    hit.map(|id| id.at)
 }
 
 #[cfg(test)]

@@ -10,12 +10,9 @@ use super::{
         location::Location,
         tree::Tree,
     },
-    Certificate, ClientCredential, FileState, Kubeconfig,
+    Certificate, ClientCredential, FileState, Kubeconfig, MAX_FILE_BYTES,
     certificate::{of_data, of_pem},
 };
-
-/// The longest kubeconfig or certificate file that is read.
-const MAX_BYTES: usize = 256 << 10;
 
 /// Where the kubelet keeps its certificates if `--cert-dir` names no other folder.
 const DEFAULT_CERT_DIR: &str = "/var/lib/kubelet/pki";
@@ -51,37 +48,27 @@ pub(super) fn kubeconfig(tree: &dyn Tree, settings: &Settings, flag: &str) -> Fi
 
 /// The kubeconfig at `path`, with the certificate in `renewed` in place of the one that it has.
 fn read(tree: &dyn Tree, path: &str, renewed: Option<PathBuf>) -> FileState<Kubeconfig> {
-    let at = Location::file(path);
-    let bytes = match tree.read_bounded(Path::new(path), MAX_BYTES) {
-        Ok(bytes) => bytes,
-        Err(error) if error.is_not_found() => return FileState::Missing { at },
-        Err(error) => return FileState::Bad { at, reason: error.to_string() },
-    };
-    // The parser's own reason may quote the text.
-    let document = match parse(&at, &String::from_utf8_lossy(&bytes)) {
-        Ok(document) => document,
-        Err(error) => return FileState::Bad { at: error.at, reason: "is not valid YAML".to_owned() },
-    };
-    match understand(&at, &document) {
-        Ok((server, user)) => {
-            let mut found = Kubeconfig {
-                credential: credential(&user),
-                server: Some(server),
-                certificate: None,
-                certificate_problem: None,
-                files: Vec::new(),
-                missing_files: Vec::new(),
-                at,
-            };
-            follow(tree, &user, renewed, &mut found);
-            FileState::Present(found)
-        }
-        Err(reason) => FileState::Bad { at, reason },
-    }
+    FileState::read(tree, path, |at, bytes| {
+        // The parser's own reason may quote the text.
+        let document =
+            parse(at, &String::from_utf8_lossy(bytes)).map_err(|error| (error.at, "is not valid YAML".to_owned()))?;
+        let (server, user) = understand(&document).map_err(|reason| (at.clone(), reason))?;
+        let mut found = Kubeconfig {
+            credential: credential(user),
+            server: Some(server),
+            certificate: None,
+            certificate_problem: None,
+            files: Vec::new(),
+            missing_files: Vec::new(),
+            at: at.clone(),
+        };
+        follow(tree, user, renewed, &mut found);
+        Ok(found)
+    })
 }
 
 /// The server and the user of the current context.
-fn understand<'a>(at: &Location, document: &'a Node) -> Result<(String, User<'a>), String> {
+fn understand(document: &Node) -> Result<(String, Option<&Node>), String> {
     if let Some(kind) = said(Some(document), "kind").filter(|kind| *kind != "Config") {
         return Err(format!("is a {}, not a kubeconfig", kind.chars().take(64).collect::<String>()));
     }
@@ -94,25 +81,8 @@ fn understand<'a>(at: &Location, document: &'a Node) -> Result<(String, User<'a>
         named("contexts", current, "context").ok_or("has no context of the name that current-context gives")?;
     let server = said(Some(context), "cluster").and_then(|name| said(named("clusters", name, "cluster"), "server"));
     let user = said(Some(context), "user").and_then(|name| named("users", name, "user"));
-    let folder = Path::new(&*at.file).parent().unwrap_or(Path::new("/")).to_owned();
     let server = server.ok_or("has no cluster with a server in its current context")?;
-    Ok((server.to_owned(), User { node: user, folder }))
-}
-
-/// A user of a kubeconfig, and the folder from which its paths count.
-struct User<'a> {
-    node: Option<&'a Node>,
-    folder: PathBuf,
-}
-
-impl<'a> User<'a> {
-    fn said(&self, key: &str) -> Option<&'a str> {
-        said(self.node, key)
-    }
-
-    fn path(&self, key: &str) -> Option<PathBuf> {
-        self.said(key).map(|path| self.folder.join(path))
-    }
+    Ok((server.to_owned(), user))
 }
 
 /// The text of a key, if it is not empty.
@@ -124,27 +94,29 @@ fn said<'a>(node: Option<&'a Node>, key: &str) -> Option<&'a str> {
 }
 
 /// What the user shows, in the order in which client-go takes it.
-fn credential(user: &User<'_>) -> ClientCredential {
-    let is_there = |key| user.node.and_then(|node| node.get(key)).is_some_and(|node| node.value != Value::Null);
-    if user.said("client-certificate-data").is_some() {
+fn credential(user: Option<&Node>) -> ClientCredential {
+    let is_there = |key| user.and_then(|node| node.get(key)).is_some_and(|node| node.value != Value::Null);
+    if said(user, "client-certificate-data").is_some() {
         ClientCredential::CertificateData
-    } else if let Some(path) = user.said("client-certificate") {
+    } else if let Some(path) = said(user, "client-certificate") {
         ClientCredential::CertificateFile { path: path.to_owned() }
     } else if is_there("exec") || is_there("auth-provider") {
         ClientCredential::Exec
-    } else if ["token", "tokenFile", "username"].iter().any(|key| user.said(key).is_some()) {
+    } else if ["token", "tokenFile", "username"].iter().any(|key| said(user, key).is_some()) {
         ClientCredential::Token
     } else {
         ClientCredential::Nothing
     }
 }
 
-/// Follows the paths of a user, and reads its certificate.
-fn follow(tree: &dyn Tree, user: &User<'_>, renewed: Option<PathBuf>, found: &mut Kubeconfig) {
-    let data = user.said("client-certificate-data");
-    let own = |key| user.path(key).filter(|_| data.is_none());
+/// Follows the paths of a user, which count from the kubeconfig's folder, and reads its certificate.
+fn follow(tree: &dyn Tree, user: Option<&Node>, renewed: Option<PathBuf>, found: &mut Kubeconfig) {
+    let data = said(user, "client-certificate-data");
+    let folder = Path::new(&*found.at.file).parent().unwrap_or(Path::new("/")).to_owned();
+    let path = |key| said(user, key).map(|path| folder.join(path));
+    let own = |key| path(key).filter(|_| data.is_none());
     let certificate = own("client-certificate");
-    let files = [certificate.clone(), own("client-key"), user.path("tokenFile")];
+    let files = [certificate.clone(), own("client-key"), path("tokenFile")];
     for path in files.into_iter().flatten() {
         let name = path.to_string_lossy().into_owned();
         if tree.stat(&path).is_err_and(|error| error.is_not_found()) && !found.missing_files.contains(&name) {
@@ -166,7 +138,7 @@ fn follow(tree: &dyn Tree, user: &User<'_>, renewed: Option<PathBuf>, found: &mu
 }
 
 fn from_file(tree: &dyn Tree, path: &Path) -> Result<Certificate, String> {
-    let bytes = tree.read_bounded(path, MAX_BYTES).map_err(|error| format!("{} {error}", path.display()))?;
+    let bytes = tree.read_bounded(path, MAX_FILE_BYTES).map_err(|error| format!("{} {error}", path.display()))?;
     of_pem(&Location::file(path), &bytes).map_err(|problem| format!("{} {problem}", path.display()))
 }
 
@@ -185,15 +157,7 @@ pub(super) fn serving(tree: &dyn Tree, settings: &Settings) -> FileState<Certifi
         }
         None => return FileState::NotAsked,
     };
-    let at = Location::file(&path);
-    match tree.read_bounded(&path, MAX_BYTES) {
-        Ok(bytes) => match of_pem(&at, &bytes) {
-            Ok(certificate) => FileState::Present(certificate),
-            Err(problem) => FileState::Bad { at, reason: problem.to_owned() },
-        },
-        Err(error) if error.is_not_found() => FileState::Missing { at },
-        Err(error) => FileState::Bad { at, reason: error.to_string() },
-    }
+    FileState::read(tree, path, |at, bytes| of_pem(at, bytes).map_err(|problem| (at.clone(), problem.to_owned())))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! CRI-O's configuration: `crio.conf` and the files of `crio.conf.d`, crio.conf(5).
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::{
     super::{
@@ -16,33 +16,29 @@ pub(super) const DEFAULT_CONFIG: &str = "/etc/crio/crio.conf";
 /// The folder beside it.
 pub(super) const DEFAULT_FOLDER: &str = "/etc/crio/crio.conf.d";
 
-/// How many files are read, and how deep CRI-O's walk of the folder is followed.
+/// How many files of the folder are read.
 const MAX_FILES: usize = 256;
-const MAX_DEPTH: usize = 4;
 
 /// Reads the configuration. CRI-O's default is systemd's cgroups, which counts if it is `installed` or configured.
 pub(super) fn read(tree: &dyn Tree, main: &Path, folder: &Path, version: Option<&str>, installed: bool) -> Runtime {
-    let mut runtime = Runtime {
-        kind: RuntimeKind::Crio,
-        version: version.map(str::to_owned),
-        schema: None,
-        systemd_cgroup: None,
-        cri_disabled: None,
-        cni_conf_dir: None,
-        socket: None,
-        problems: Vec::new(),
-    };
-    let mut files = vec![main.to_owned()];
-    walk(tree, folder, 0, &mut files);
+    let mut runtime = Runtime { kind: RuntimeKind::Crio, version: version.map(str::to_owned), ..Runtime::default() };
+    let names = tree.list(folder).unwrap_or_default().into_iter().take(MAX_FILES);
+    let drop_ins = names.map(|name| folder.join(name));
+    let drop_ins = drop_ins.filter(|path| tree.stat(path).is_ok_and(|meta| meta.kind == Kind::File));
     let mut is_configured = installed;
-    for path in files {
-        match toml_file::read(tree, &path) {
-            Ok(text) => {
-                is_configured = true;
-                take(&mut runtime, &path, &text);
+    for path in std::iter::once(main.to_owned()).chain(drop_ins) {
+        let text = match toml_file::read(tree, &path) {
+            Ok(text) => text,
+            Err(error) if error.is_not_found() => continue,
+            Err(error) => {
+                runtime.problems.push((Location::file(&path), error.to_string()));
+                continue;
             }
-            Err(error) if error.is_not_found() => {}
-            Err(error) => runtime.problems.push((Location::file(&path), error.to_string())),
+        };
+        is_configured = true;
+        match TomlFile::parse(&path, &text) {
+            Ok(file) => take(&mut runtime, &file),
+            Err(at) => runtime.problems.push((at, "not valid TOML: CRI-O does not start".to_owned())),
         }
     }
     if runtime.systemd_cgroup.is_none() && is_configured && runtime.problems.is_empty() {
@@ -51,40 +47,14 @@ pub(super) fn read(tree: &dyn Tree, main: &Path, folder: &Path, version: Option<
     runtime
 }
 
-/// All files below a folder in the order of their names, whatever their suffix.
-fn walk(tree: &dyn Tree, folder: &Path, depth: usize, files: &mut Vec<PathBuf>) {
-    for name in tree.list(folder).unwrap_or_default() {
-        let path = folder.join(name);
-        if files.len() >= MAX_FILES {
-            return;
-        }
-        match tree.lstat(&path).map(|meta| meta.kind) {
-            Ok(Kind::Folder) if depth < MAX_DEPTH => walk(tree, &path, depth + 1, files),
-            Ok(Kind::File | Kind::Link) => files.push(path),
-            _ => {}
-        }
-    }
-}
-
-fn take(runtime: &mut Runtime, path: &Path, text: &str) {
-    let file = match TomlFile::parse(path, text) {
-        Ok(file) => file,
-        Err(at) => {
-            let what = "not valid TOML: CRI-O does not start".to_owned();
-            runtime.problems.push((at, what));
-            return;
-        }
-    };
+/// Takes what a file says over what the earlier ones said.
+fn take(runtime: &mut Runtime, file: &TomlFile<'_>) {
     let crio = file.table();
     if let Some(manager) = file.string(crio, &["crio", "runtime", "cgroup_manager"]) {
         runtime.systemd_cgroup = Some(Located { value: manager.value == "systemd", at: manager.at });
     }
-    if let Some(listen) = file.string(crio, &["crio", "api", "listen"]) {
-        runtime.socket = Some(listen);
-    }
-    if let Some(folder) = file.string(crio, &["crio", "network", "network_dir"]) {
-        runtime.cni_conf_dir = Some(folder);
-    }
+    runtime.socket = file.string(crio, &["crio", "api", "listen"]).or(runtime.socket.take());
+    runtime.cni_conf_dir = file.string(crio, &["crio", "network", "network_dir"]).or(runtime.cni_conf_dir.take());
 }
 
 #[cfg(test)]

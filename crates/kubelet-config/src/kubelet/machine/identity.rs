@@ -3,14 +3,23 @@
 use std::path::Path;
 
 use super::{
-    super::{location::Location, systemd::Unit, tree::Tree, version::Version},
+    super::{
+        location::Location,
+        systemd::Unit,
+        text::{numbered, small, word},
+        tree::Tree,
+        version::Version,
+    },
     Located, Packages,
-    text::{numbered, small, word},
 };
 
-/// The name in `/etc/hostname`: its first line that is neither empty nor a comment, hostname(5).
-pub(super) fn hostname(tree: &dyn Tree) -> Option<Located<String>> {
+/// The host's name, where the caller gives it, else that in `/etc/hostname`: its first line that is neither empty nor a
+/// comment, hostname(5).
+pub fn hostname(tree: &dyn Tree, given: Option<&str>) -> Option<Located<String>> {
     const PATH: &str = "/etc/hostname";
+    if let Some(given) = given {
+        return Some(Located { value: given.to_owned(), at: Location::file(PATH) });
+    }
     let text = small(tree, PATH)?;
     numbered(&text)
         .map(|(number, line)| (number, line, line.trim()))
@@ -42,12 +51,9 @@ pub fn kubelet_version(tree: &dyn Tree, unit: &Unit, packages: &Packages) -> Opt
         packages.upstream(&["kubelet"])
     } else if unit.name.starts_with("rke2-") {
         rke2(tree)
-    } else if unit.name.starts_with("snap.microk8s.") {
-        snap(tree, "/snap/microk8s/current/meta/snap.yaml")
-    } else if unit.name.starts_with("snap.k8s.") {
-        snap(tree, "/snap/k8s/current/meta/snap.yaml")
     } else {
-        None
+        let snap_name = unit.name.strip_prefix("snap.")?.split('.').next()?;
+        snap(tree, &format!("/snap/{snap_name}/current/meta/snap.yaml"))
     }?;
     Some(Located { value: found.value.parse().ok()?, at: found.at })
 }
@@ -87,12 +93,12 @@ mod tests {
 
     #[test]
     fn the_name_is_the_first_line_that_says_something() {
-        let named = |text: &str| hostname(&MemoryTree::new().file("/etc/hostname", text));
+        let named = |text: &str| hostname(&MemoryTree::new().file("/etc/hostname", text), None);
         let found = named("# set by the image\n\n  node-1.example \n").unwrap();
         assert_eq!(found.value, "node-1.example");
         assert_eq!((found.at.line, found.at.column), (3, 3));
         assert_eq!(named("\n#x\n"), None);
-        assert_eq!(hostname(&MemoryTree::new()), None);
+        assert_eq!(hostname(&MemoryTree::new(), None), None);
     }
 
     #[test]

@@ -1,11 +1,47 @@
-//! Kernel settings and cgroups.
+//! Memory, swap, settings and cgroups, as the kernel shows them.
 
 use std::{collections::BTreeMap, path::Path};
 
 use super::{
-    super::{effective::Settings, tree::Tree},
-    Kernel, Located, memory, text,
+    super::{
+        effective::Settings,
+        location::Location,
+        text::{first_word, numbered, small, word},
+        tree::Tree,
+    },
+    Kernel, Located, Swap,
 };
+
+/// `MemTotal` of `/proc/meminfo`, in bytes.
+fn memory(tree: &dyn Tree) -> Option<Located<u64>> {
+    const PATH: &str = "/proc/meminfo";
+    let text = small(tree, PATH)?;
+    numbered(&text).find_map(|(number, line)| {
+        let kib = line.strip_prefix("MemTotal:")?.split_whitespace().next()?;
+        Some(Located {
+            value: kib.parse::<u64>().ok()?.checked_mul(1024)?,
+            at: word(&Location::file(PATH), number, line, kib).at,
+        })
+    })
+}
+
+/// The entries of `/proc/swaps`: everything below its heading, as the kubelet counts it.
+fn swaps(tree: &dyn Tree) -> Option<Vec<Located<Swap>>> {
+    const PATH: &str = "/proc/swaps";
+    let text = small(tree, PATH)?;
+    let file = Location::file(PATH);
+    let entries = numbered(&text)
+        .skip(1)
+        .filter_map(|(number, line)| {
+            let mut columns = line.split_whitespace();
+            let device = columns.next()?;
+            let kib: u64 = columns.nth(1).and_then(|kib| kib.parse().ok()).unwrap_or(0);
+            let device = word(&file, number, line, device);
+            Some(Located { value: Swap { device: device.value, size_bytes: kib.saturating_mul(1024) }, at: device.at })
+        })
+        .collect();
+    Some(entries)
+}
 
 /// The kernel settings that rules read, by their names in sysctl.conf(5).
 const SYSCTLS: &[&str] = &[
@@ -23,7 +59,7 @@ const SYSCTLS: &[&str] = &[
 /// The kernel settings that are there.
 fn sysctls(tree: &dyn Tree) -> BTreeMap<&'static str, Located<String>> {
     let path = |name: &str| format!("/proc/sys/{}", name.replace('.', "/"));
-    SYSCTLS.iter().filter_map(|name| Some((*name, text::first_word(tree, &path(name))?))).collect()
+    SYSCTLS.iter().filter_map(|name| Some((*name, first_word(tree, &path(name))?))).collect()
 }
 
 const CGROUPS: &str = "/sys/fs/cgroup";
@@ -67,8 +103,8 @@ fn cgroups(tree: &dyn Tree, settings: &Settings) -> BTreeMap<String, bool> {
 /// Reads all of it.
 pub(super) fn read(tree: &dyn Tree, settings: &Settings) -> Kernel {
     Kernel {
-        memory_bytes: memory::total(tree),
-        swaps: memory::swaps(tree),
+        memory_bytes: memory(tree),
+        swaps: swaps(tree),
         sysctls: sysctls(tree),
         cgroup_v2: cgroup_v2(tree),
         cgroups: cgroups(tree, settings),
@@ -90,7 +126,7 @@ const MAX_LEVELS: usize = 16;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kubelet::{machine::testing::settings, tree::MemoryTree};
+    use crate::kubelet::{machine::tests::settings, tree::MemoryTree};
 
     #[test]
     fn a_setting_of_the_kernel_knows_its_file() {
@@ -133,5 +169,30 @@ mod tests {
         let found = cgroups(&tree, &settings(&by_path));
         assert_eq!((found["/runtime"], found["/podruntime"]), (false, true));
         assert!(cgroups(&MemoryTree::new(), &settings(&names)).is_empty());
+    }
+
+    #[test]
+    fn swap_is_every_line_below_the_heading() {
+        let heading = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n";
+        let tree = MemoryTree::new().file("/proc/swaps", heading);
+        assert_eq!(swaps(&tree), Some(Vec::new()));
+        assert_eq!(swaps(&MemoryTree::new()), None);
+        let text = format!("{heading}/dev/zram0    partition\t4194304\t\t0\t\t100\n/swap file\n");
+        let found = swaps(&MemoryTree::new().file("/proc/swaps", text)).unwrap();
+        assert_eq!(found.len(), 2);
+        assert_eq!(found[0].value.device, "/dev/zram0");
+        assert_eq!(found[0].value.size_bytes, 4 << 30);
+        assert_eq!(found[0].at.to_string(), "/proc/swaps:2");
+        assert_eq!((found[0].at.column, found[0].at.width), (1, 10));
+    }
+
+    #[test]
+    fn the_memory_is_in_bytes() {
+        let tree = MemoryTree::new().file("/proc/meminfo", "MemTotal:        8024832 kB\nMemFree: 1 kB\n");
+        let found = memory(&tree).unwrap();
+        assert_eq!(found.value, 8_024_832 * 1024);
+        assert_eq!(found.at.to_string(), "/proc/meminfo:1");
+        let odd = MemoryTree::new().file("/proc/meminfo", "MemTotal: lots\n");
+        assert_eq!(memory(&odd), None);
     }
 }

@@ -1,5 +1,6 @@
 //! What the kubelet will find around it: memory, swap, kernel settings, the runtime's configuration, CNI, credentials,
 //! each value with the file that says so. Read from a [`Tree`]; what is not there is `None`.
+//! Uses what the modules beside it have read, never `layers`.
 
 mod certificate;
 mod cni;
@@ -8,22 +9,26 @@ mod credentials;
 mod crio;
 mod identity;
 mod kernel;
-mod memory;
 mod name_servers;
 mod packages;
 mod runtime;
 mod state_files;
-mod text;
 mod toml_file;
 mod trusted;
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use super::{effective::Settings, flags::CommandLine, location::Location, systemd::Unit, tree::Tree, version::Version};
 
 pub use credentials::of_running;
-pub use identity::kubelet_version;
+pub use identity::{hostname, kubelet_version};
 pub use packages::Packages;
+
+/// The largest kubeconfig, certificate or resolv.conf that is read.
+const MAX_FILE_BYTES: usize = 256 << 10;
 
 /// A value and the file and line that says so.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,16 +49,17 @@ pub struct Swap {
 }
 
 /// Which container runtime.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RuntimeKind {
     /// containerd.
+    #[default]
     Containerd,
     /// CRI-O.
     Crio,
 }
 
 /// The container runtime, from its configuration (all imports, both schema versions).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Runtime {
     /// Which.
     pub kind: RuntimeKind,
@@ -163,6 +169,22 @@ pub enum FileState<T> {
     Present(T),
 }
 
+impl<T> FileState<T> {
+    /// Reads a file of at most 256 KiB. An error of `parse` is a place and a reason.
+    fn read(
+        tree: &dyn Tree,
+        path: impl AsRef<Path>,
+        parse: impl FnOnce(&Location, &[u8]) -> Result<T, (Location, String)>,
+    ) -> Self {
+        let at = Location::file(&path);
+        match tree.read_bounded(path.as_ref(), MAX_FILE_BYTES) {
+            Ok(bytes) => parse(&at, &bytes).map_or_else(|(at, reason)| Self::Bad { at, reason }, Self::Present),
+            Err(error) if error.is_not_found() => Self::Missing { at },
+            Err(error) => Self::Bad { at, reason: error.to_string() },
+        }
+    }
+}
+
 /// Memory, swap and settings of the kernel.
 #[derive(Debug, Clone)]
 pub struct Kernel {
@@ -259,13 +281,13 @@ pub struct Known {
 
 /// Reads what lies around the kubelet that these settings describe.
 pub fn survey(tree: &dyn Tree, unit: &Unit, flags: &CommandLine, settings: &Settings, known: &Known) -> Machine {
-    let cri = runtime::cri(tree, unit, settings, known);
+    let cri = runtime::cri(tree, settings, known);
     let network = network(tree, settings, &cri);
     let kubeconfig = credentials::kubeconfig(tree, settings, "--kubeconfig");
     let bootstrap = credentials::kubeconfig(tree, settings, "--bootstrap-kubeconfig");
     let trusted_files = trusted::list(tree, unit, flags, settings, [&kubeconfig, &bootstrap]);
     Machine {
-        hostname: identity::hostname(tree),
+        hostname: hostname(tree, None),
         os_ids: identity::os_ids(tree),
         kernel: kernel::read(tree, settings),
         state_policies: state_files::policies(tree, settings),
@@ -290,7 +312,5 @@ fn network(tree: &dyn Tree, settings: &Settings, cri: &Cri) -> Network {
     Network { cni_dir, cni_configs, cni_plugins, resolv_conf: name_servers::read(tree, settings) }
 }
 
-#[cfg(test)]
-mod testing;
 #[cfg(test)]
 mod tests;

@@ -3,28 +3,28 @@
 use std::path::Path;
 
 use super::{
-    super::{effective::Settings, location::Location, tree::Tree},
+    super::{
+        effective::Settings,
+        location::Location,
+        text::{numbered, word},
+        tree::Tree,
+    },
     FileState, Located,
-    text::{numbered, word},
 };
 
 /// How many name servers are kept: libc takes three.
 const MAX_SERVERS: usize = 16;
-
-const MAX_BYTES: usize = 256 << 10;
 
 /// Reads the name servers of the effective `resolvConf`.
 pub(super) fn read(tree: &dyn Tree, settings: &Settings) -> FileState<Vec<Located<String>>> {
     let Some(path) = settings.text("resolvConf") else {
         return FileState::NotAsked;
     };
-    let at = Location::file(path);
-    match tree.read_bounded(Path::new(path), MAX_BYTES) {
-        Ok(bytes) => FileState::Present(servers(&at, &String::from_utf8_lossy(&bytes))),
-        Err(error) if error.is_not_found() => {
+    match FileState::read(tree, path, |at, bytes| Ok(servers(at, &String::from_utf8_lossy(bytes)))) {
+        FileState::Missing { at } => {
             stub(tree, path).map_or(FileState::Missing { at }, |server| FileState::Present(vec![server]))
         }
-        Err(error) => FileState::Bad { at, reason: error.to_string() },
+        found => found,
     }
 }
 
@@ -51,7 +51,7 @@ fn stub(tree: &dyn Tree, path: &str) -> Option<Located<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kubelet::{machine::testing::settings, tree::MemoryTree};
+    use crate::kubelet::{machine::tests::settings, tree::MemoryTree};
 
     fn of(tree: &MemoryTree) -> FileState<Vec<Located<String>>> {
         read(tree, &settings(&[("resolvConf", "/etc/resolv.conf")]))

@@ -4,8 +4,8 @@
 use std::{collections::BTreeMap, path::Path};
 
 use super::{
-    super::{location::Location, tree::Tree},
-    Located, text,
+    super::{location::Location, text, tree::Tree},
+    Located,
 };
 
 const STATUS: &str = "/var/lib/dpkg/status";
@@ -18,7 +18,7 @@ const PACKAGES: &[&str] = &["containerd", "containerd.io", "cri-o", "kubelet"];
 
 /// Versions of installed packages, as dpkg writes them (`1:2.1.4-1`), each with its line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Packages(BTreeMap<String, Located<String>>);
+pub struct Packages(BTreeMap<&'static str, Located<String>>);
 
 impl Packages {
     /// Reads the status file, if there is one.
@@ -27,16 +27,18 @@ impl Packages {
             return Self::default();
         };
         let mut found = BTreeMap::new();
-        let mut stanza = Stanza::default();
         let file = Location::file(STATUS);
-        for (number, line) in (1..).zip(bytes.split(|byte| *byte == b'\n')) {
-            if line.is_empty() {
-                std::mem::take(&mut stanza).keep(&mut found);
-            } else {
-                stanza.take_line(&file, number, line);
+        // Of each paragraph `Package:`, then `Status:`, then `Version:`.
+        let mut package = None;
+        for (number, line) in text::numbered(&String::from_utf8_lossy(&bytes)) {
+            if let Some(name) = line.strip_prefix("Package: ") {
+                package = PACKAGES.iter().find(|known| **known == name.trim());
+            } else if let Some(status) = line.strip_prefix("Status: ") {
+                package = package.filter(|_| status.trim_end().ends_with(" installed"));
+            } else if let (Some(package), Some(version)) = (package, line.strip_prefix("Version: ")) {
+                found.insert(*package, text::word(&file, number, line, version.trim()));
             }
         }
-        stanza.keep(&mut found);
         Self(found)
     }
 
@@ -47,39 +49,6 @@ impl Packages {
         let end = bare.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(bare.len());
         let value = bare.get(..end)?.trim_end_matches('.').to_owned();
         (!value.is_empty()).then(|| Located { value, at: found.at.clone() })
-    }
-}
-
-/// What matters of one package's paragraph.
-#[derive(Default)]
-struct Stanza {
-    package: Option<&'static str>,
-    installed: bool,
-    version: Option<Located<String>>,
-}
-
-impl Stanza {
-    fn take_line(&mut self, file: &Location, number: u32, line: &[u8]) {
-        if let Some(name) = line.strip_prefix(b"Package: ") {
-            self.package = PACKAGES.iter().find(|package| package.as_bytes() == name.trim_ascii()).copied();
-            return;
-        }
-        if self.package.is_none() {
-            return;
-        }
-        if let Some(status) = line.strip_prefix(b"Status: ") {
-            self.installed = status.trim_ascii().ends_with(b" installed");
-        } else if line.starts_with(b"Version: ") {
-            let line = String::from_utf8_lossy(line);
-            let version = line.split_whitespace().nth(1);
-            self.version = version.map(|version| text::word(file, number, &line, version));
-        }
-    }
-
-    fn keep(self, found: &mut BTreeMap<String, Located<String>>) {
-        if let (Some(package), true, Some(version)) = (self.package, self.installed, self.version) {
-            found.insert(package.to_owned(), version);
-        }
     }
 }
 

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, path::Path};
 
 use super::{
-    super::{effective::Settings, location::Location, tree::Tree},
-    Located, text,
+    super::{effective::Settings, location::Location, text, tree::Tree},
+    Located,
 };
 
 /// The setting of a manager's policy, and the manager's file below `--root-dir`.

@@ -1,8 +1,19 @@
-use super::{testing::settings, *};
+use super::*;
 use crate::kubelet::{
+    effective::{Effective, From},
     systemd::{Manager, resolve_unit},
     tree::MemoryTree,
 };
+
+/// Settings, each as if it were a default.
+pub(super) fn settings<T: Clone + Into<serde_json::Value>>(pairs: &[(&str, T)]) -> Settings {
+    let setting = |value: &T| Effective {
+        value: value.clone().into(),
+        from: From::Default { legacy: false },
+        keys: BTreeMap::new(),
+    };
+    Settings(pairs.iter().map(|(name, value)| ((*name).to_owned(), setting(value))).collect())
+}
 
 fn of(tree: &MemoryTree, settings: &Settings) -> Machine {
     let unit = resolve_unit(tree, "kubelet.service", &Manager::default());
@@ -39,9 +50,9 @@ fn files_of_secrets_are_told_from_the_others() {
     assert_eq!(
         files,
         [
-            ("/k/conf", true, 0o600),
             ("/k/a.crt", false, 0o644),
             ("/k/a.key", true, 0o644),
+            ("/k/conf", true, 0o600),
             ("/var/lib/kubelet/pki/kubelet-server-current.pem", true, 0o644),
         ]
     );

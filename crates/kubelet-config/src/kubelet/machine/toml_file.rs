@@ -10,16 +10,17 @@ use toml::{
 use super::{
     super::{
         location::Location,
+        text,
         tree::{Tree, Unreadable},
     },
-    Located, text,
+    Located,
 };
 
 /// The most that is read of a runtime's configuration file; they have a few KiB.
 const MAX_BYTES: usize = 1 << 20;
 
 /// How many items of a list or tables of a kind are taken: the column of each is counted anew.
-pub(super) const MAX_ITEMS: usize = 256;
+const MAX_ITEMS: usize = 256;
 
 /// Reads a file as text; bytes that are not UTF-8 become `U+FFFD`.
 pub(super) fn read(tree: &dyn Tree, path: &Path) -> Result<String, Unreadable> {
@@ -52,13 +53,8 @@ impl<'t> TomlFile<'t> {
         self.root.get_ref()
     }
 
-    /// The file.
-    pub(super) fn path(&self) -> &str {
-        &self.file.file
-    }
-
     /// Where a value is.
-    pub(super) fn place(&self, value: &Spanned<DeValue<'t>>) -> Location {
+    fn place(&self, value: &Spanned<DeValue<'t>>) -> Location {
         at(&self.file, self.text, &self.starts, &value.span())
     }
 

@@ -1,7 +1,10 @@
 //! The files that systemd or the kubelet trusts: who may write them, or read them, may run commands as root or act as
 //! the node.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use super::{
     super::{
@@ -27,65 +30,45 @@ pub(super) fn list(
     settings: &Settings,
     kubeconfigs: [&FileState<Kubeconfig>; 2],
 ) -> Vec<TrustedFile> {
-    let mut list = List { tree, files: Vec::new() };
-    let unit_files = unit.fragment.iter().chain(&unit.dropins);
-    unit_files.for_each(|path| list.add(path, false));
-    unit.env_files.iter().filter(|file| file.state == EnvFileState::Read).for_each(|file| list.add(&file.path, false));
-    if let Some(program) = unit.exec.as_ref().map(|exec| exec.program.as_str()) {
-        list.add(Path::new(program), false);
+    let unit_files = unit.fragment.iter().chain(&unit.dropins).map(PathBuf::as_path);
+    let env_files = unit.env_files.iter().filter(|file| file.state == EnvFileState::Read).map(|file| &*file.path);
+    let program = unit.exec.as_ref().map(|exec| Path::new(&exec.program));
+    let config = flags.value("config").map(Path::new);
+    let config_dir = flags.value("config-dir").map(Path::new);
+    let config_dir_files: Vec<PathBuf> = config_dir.map_or_else(Vec::new, |folder| {
+        let names = tree.list(folder).unwrap_or_default().into_iter();
+        names
+            .map(|name| folder.join(name))
+            .filter(|path| path.extension().is_some_and(|suffix| suffix == "conf"))
+            .collect()
+    });
+    let public = unit_files.chain(env_files).chain(program).chain(config);
+    let public = public.chain(config_dir_files.iter().map(PathBuf::as_path)).map(|path| (path.to_owned(), false));
+
+    let named = ["--kubeconfig", "--bootstrap-kubeconfig", "tlsPrivateKeyFile"].into_iter();
+    let named = named.filter_map(|setting| settings.text(setting)).map(PathBuf::from);
+    let own = ["kubelet-client-current.pem", "kubelet-server-current.pem"].map(|name| cert_dir(settings).join(name));
+    let secret = named.chain(own).map(|path| (path, true));
+
+    let of_kubeconfigs = kubeconfigs.into_iter().flat_map(|kubeconfig| match kubeconfig {
+        FileState::Present(kubeconfig) => kubeconfig.files.as_slice(),
+        _ => &[],
+    });
+    let of_kubeconfigs = of_kubeconfigs.map(|path| (PathBuf::from(path), is_secret(path)));
+
+    let mut files = BTreeMap::<PathBuf, bool>::new();
+    for (path, is_secret) in public.chain(secret).chain(of_kubeconfigs).take(MAX_FILES) {
+        *files.entry(path).or_default() |= is_secret;
     }
-    if let Some(path) = flags.value("config") {
-        list.add(Path::new(path), false);
-    }
-    if let Some(folder) = flags.value("config-dir").map(Path::new) {
-        let names = tree.list(folder).unwrap_or_default();
-        let names = names.into_iter().filter(|name| Path::new(name).extension().is_some_and(|suffix| suffix == "conf"));
-        names.for_each(|name| list.add(&folder.join(name), false));
-    }
-    for flag in ["--kubeconfig", "--bootstrap-kubeconfig"] {
-        if let Some(path) = settings.text(flag) {
-            list.add(Path::new(path), true);
-        }
-    }
-    for kubeconfig in kubeconfigs {
-        if let FileState::Present(kubeconfig) = kubeconfig {
-            let files = kubeconfig.files.iter();
-            files.for_each(|path| list.add(Path::new(path), is_secret(path)));
-        }
-    }
-    if let Some(path) = settings.text("tlsPrivateKeyFile") {
-        list.add(Path::new(path), true);
-    }
-    for name in ["kubelet-client-current.pem", "kubelet-server-current.pem"] {
-        list.add(&cert_dir(settings).join(name), true);
-    }
-    list.files
+    let look = |(path, secret): (PathBuf, bool)| {
+        let meta = tree.stat(&path).ok().filter(|meta| meta.kind == Kind::File)?;
+        Some(TrustedFile { at: Location::file(path), secret, mode: meta.mode, uid: meta.uid, gid: meta.gid })
+    };
+    files.into_iter().filter_map(look).collect()
 }
 
 /// Whether a file that a kubeconfig names holds a secret: a certificate alone (`.crt`) does not; the `.pem` files of
 /// the kubelet hold the key as well.
 fn is_secret(path: &str) -> bool {
     Path::new(path).extension().is_none_or(|suffix| suffix != "crt")
-}
-
-struct List<'t> {
-    tree: &'t dyn Tree,
-    files: Vec<TrustedFile>,
-}
-
-impl List<'_> {
-    fn add(&mut self, path: &Path, secret: bool) {
-        let path: PathBuf = path.into();
-        let at = Location::file(&path);
-        if let Some(known) = self.files.iter_mut().find(|known| known.at == at) {
-            known.secret |= secret;
-            return;
-        }
-        let Ok(meta) = self.tree.stat(&path) else {
-            return;
-        };
-        if meta.kind == Kind::File && self.files.len() < MAX_FILES {
-            self.files.push(TrustedFile { at, secret, mode: meta.mode, uid: meta.uid, gid: meta.gid });
-        }
-    }
 }

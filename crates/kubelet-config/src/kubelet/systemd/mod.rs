@@ -1,5 +1,5 @@
 //! A service unit as systemd would load and start it, each word with its place; systemd.unit(5), systemd.syntax(7),
-//! systemd.exec(5) and systemd.service(5), checked against a real systemd (`make oracle`).
+//! systemd.exec(5) and systemd.service(5), checked against a real systemd (`make oracle`). Uses `tree` and `location` alone.
 
 mod builtin;
 mod dropins;
@@ -184,6 +184,11 @@ pub struct Arg {
 }
 
 impl Arg {
+    /// A word that is written out.
+    pub(crate) fn new(text: impl Into<String>, declared: Location) -> Self {
+        Self { text: text.into(), declared, origins: Vec::new() }
+    }
+
     /// Where one would edit it: in the variable's value, if it comes from one.
     pub fn at(&self) -> &Location {
         self.origins.first().map_or(&self.declared, |origin| &origin.at)

@@ -48,13 +48,16 @@ fn a_file_that_is_read_by_another_name_is_read() {
 }
 
 #[test]
-fn a_flag_of_a_kubelets_betrays_a_file_of_any_name() {
+fn a_file_that_nothing_reads_is_known_by_its_name_or_by_its_variables() {
     let tree = host()
-        .file("/etc/default/node", "OPTS=\"--cloud-provider=external --v=2\"\n")
+        .file("/etc/default/kubelet-extra", "OPTS=\"--cloud-provider=external --v=2\"\n")
         .file("/etc/kubernetes/extra.env", "KUBELET_ARGS=\n");
     assert_eq!(
         found(&tree),
-        ["/etc/default/node: OPTS=--cloud-provider=external --v=2", "/etc/kubernetes/extra.env: KUBELET_ARGS=",]
+        [
+            "/etc/default/kubelet-extra: OPTS=--cloud-provider=external --v=2",
+            "/etc/kubernetes/extra.env: KUBELET_ARGS=",
+        ]
     );
 }
 

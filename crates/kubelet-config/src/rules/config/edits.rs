@@ -65,7 +65,7 @@ fn find<'a>(snapshot: &'a Snapshot, at: &Location) -> Option<Found<'a>> {
     while let Some((map, holder)) = maps.pop() {
         for (index, entry) in map.entries().iter().enumerate() {
             if entry.at == *at {
-                return (!entry.merged).then_some(Found { map, holder, index });
+                return Some(Found { map, holder, index });
             }
             maps.push((&entry.node, Some(entry)));
         }

@@ -83,7 +83,7 @@ pub(crate) fn names() -> Vec<String> {
 
 #[test]
 fn the_hosts_have_the_findings_that_are_expected_of_them() {
-    let known: BTreeSet<&str> = rules().map(|rule| rule.id.as_str()).collect();
+    let known: BTreeSet<&str> = rules().map(|rule| rule.id).collect();
     let mut wrong = Vec::new();
     for name in names() {
         let (tree, inputs, expected) = host(&name);

@@ -1,51 +1,28 @@
 //! What a YAML scalar means to the kubelet.
 //!
-//! Read from go.yaml.in/yaml/v2 v2.4.3 `resolve.go` (YAML 1.1 without base 60), which `sigs.k8s.io/yaml` v1.6.0 uses, and
-//! from Go's `encoding/json` for the way back into text.
+//! Read from go.yaml.in/yaml/v2 v2.4.3 `resolve.go` (YAML 1.1 without base 60), which `sigs.k8s.io/yaml` v1.6.0 uses.
+
+use granit_parser::{ScalarStyle, Tag};
 
 use super::Value;
 use crate::kubelet::flags::parse_int;
 
-/// What an explicit tag asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Tag {
-    /// There is none.
-    None,
-    /// `!!str`.
-    Str,
-    /// `!!bool`, `!!int`, `!!float`, `!!null`: the content has to be one.
-    Wants(&'static str),
-    /// Any other: the text as it is.
-    Other,
+/// A scalar's value.
+pub(super) fn resolve(style: ScalarStyle, tag: Option<&Tag>, text: &str) -> Value {
+    let is_text = match tag.map(Tag::core_suffix) {
+        None => style != ScalarStyle::Plain,
+        Some(name) => !matches!(name, Some("bool" | "int" | "float" | "null")),
+    };
+    if is_text { Value::String(text.to_owned()) } else { plain(text) }
 }
 
-/// A plain scalar's value, or why it cannot be one.
-pub(super) fn resolve(tag: Tag, text: &str) -> Result<Value, &'static str> {
-    let value = match tag {
-        Tag::Str | Tag::Other => return Ok(Value::String(text.to_owned())),
-        Tag::None | Tag::Wants(_) => plain(text)?,
-    };
-    let Tag::Wants(wanted) = tag else {
-        return Ok(value);
-    };
-    let fits = match (&value, wanted) {
-        (Value::Null, "null") | (Value::Bool(_), "bool") | (Value::Number(_), "float") => true,
-        (Value::Number(number), "int") => !number.contains(['.', 'e']),
-        _ => false,
-    };
-    if fits { Ok(value) } else { Err("a value does not fit its tag") }
-}
-
-fn plain(text: &str) -> Result<Value, &'static str> {
-    let value = match text {
+fn plain(text: &str) -> Value {
+    match text {
         "" | "~" | "null" | "Null" | "NULL" => Value::Null,
         "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => Value::Bool(true),
         "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => Value::Bool(false),
-        ".nan" | ".NaN" | ".NAN" | ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" | "-.inf" | "-.Inf"
-        | "-.INF" => return Err("JSON has no number for infinity or NaN"),
         _ => number(text).map_or_else(|| Value::String(text.to_owned()), Value::Number),
-    };
-    Ok(value)
+    }
 }
 
 /// A number as JSON writes it.
@@ -71,23 +48,7 @@ fn float(text: &str) -> Option<String> {
     // Rust would take infinity and NaN by name.
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
     let value: f64 = text.parse().ok().filter(|_| is_number)?;
-    value.is_finite().then(|| go_float(value))
-}
-
-/// A float64 as Go's `encoding/json` writes it.
-pub(super) fn go_float(value: f64) -> String {
-    let magnitude = value.abs();
-    if magnitude != 0.0 && !(1e-6..1e21).contains(&magnitude) {
-        let text = format!("{value:e}");
-        match text.split_once('e') {
-            Some((mantissa, exponent)) if !exponent.starts_with('-') => {
-                format!("{mantissa}e+{exponent}")
-            }
-            _ => text,
-        }
-    } else {
-        value.to_string()
-    }
+    value.is_finite().then(|| value.to_string())
 }
 
 /// A key of a map as text.

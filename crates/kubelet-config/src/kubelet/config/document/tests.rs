@@ -62,6 +62,7 @@ fn scalars_mean_what_they_mean_to_the_kubelet() {
         ("1.5", json!(1.5)),
         (".5", json!(0.5)),
         ("1e400", json!("1e400")),
+        (".inf", json!(".inf")),
         ("10s", json!("10s")),
         ("100Mi", json!("100Mi")),
         ("2001-01-01", json!("2001-01-01")),
@@ -83,20 +84,11 @@ fn the_last_of_two_equal_keys_counts_and_both_are_there() {
 }
 
 #[test]
-fn anchors_aliases_and_merges_are_resolved() {
-    let text = "base: &b {x: 1, w: 2}\nsame: *b\nover:\n  <<: *b\n  w: 3\nlist:\n  <<: [*b, {x: 9, z: 9}]\n";
-    assert_eq!(
-        json_of(text),
-        json!({
-            "base": {"x": 1, "w": 2}, "same": {"x": 1, "w": 2},
-            "over": {"x": 1, "w": 3}, "list": {"x": 1, "w": 2, "z": 9},
-        })
-    );
-    let over = read(text).unwrap();
-    let over = over.get("over").unwrap();
-    assert_eq!(over.get("x").unwrap().at.line, 1);
-    assert!(over.entry("x").unwrap().merged);
-    assert!(!over.entry("w").unwrap().merged);
+fn anchors_and_aliases_are_resolved() {
+    let text = "base: &b {x: 1, w: 2}\nsame: *b\nlist: [*b, &c z, *c]\n";
+    let base = json!({"x": 1, "w": 2});
+    assert_eq!(json_of(text), json!({"base": base, "same": base, "list": [base, "z", "z"]}));
+    assert_eq!(read(text).unwrap().get("same").unwrap().entry("x").unwrap().at.line, 1);
 }
 
 #[test]
@@ -115,11 +107,8 @@ fn what_cannot_be_read_names_a_place_and_quotes_nothing() {
         ("a: 1\n b: s3cret\n", 2),
         ("a: *s3cret\n", 1),
         ("a: &s3cret [*s3cret]\n", 1),
-        ("a: .nan\n", 1),
         ("? [s3cret]\n: 1\n", 1),
         ("~: s3cret\n", 1),
-        ("<<: s3cret\n", 1),
-        ("a: !!int s3cret\n", 1),
         ("a: 'x' s3cret\n", 1),
         ("%YAML 1.2\n---\na: 1\n", 2),
     ] {
@@ -143,9 +132,9 @@ fn nesting_and_aliases_are_bounded() {
         let previous = format!("*a{},", level - 1).repeat(10);
         bomb = format!("{bomb}a{level}: &a{level} [{previous}]\n");
     }
-    assert!(reason(&bomb).contains("ready to read"));
+    assert!(reason(&bomb).contains("more values"));
     let long = format!("a: &a {}\nb: [{}]\n", "x".repeat(100_000), "*a,".repeat(1000));
-    assert!(reason(&long).contains("anchors and aliases"));
+    assert!(reason(&long).contains("more values"));
     let mut ladder = "a0: &a0 [x]\n".to_owned();
     for level in 1..100 {
         ladder = format!("{ladder}a{level}: &a{level} [*a{}]\n", level - 1);

@@ -1,37 +1,34 @@
 //! The distribution's options, each value with its place: files, then the command line, then variables for what neither
 //! gives.
 
-mod command_line;
 mod files;
-mod known;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::LazyLock,
+};
 
 use super::{
     super::{
         super::{
             location::Location,
-            systemd::{Arg, Origin, Unit},
+            systemd::{Arg, Unit},
+            table::rows,
             tree::Tree,
         },
-        KubeletCommand, ReplacedList,
+        KubeletCommand, Launcher, ReplacedList,
     },
-    Flavor, Role,
+    Program,
 };
 
 /// Options that may be given several times, of those that bear on the kubelet.
 const LISTS: [&str; 3] = ["kubelet-arg", "node-label", "node-taint"];
 
-/// Options that a variable may give, of those that bear on the kubelet; the variable is the option in capitals with
-/// `_`, behind `K3S_` or `RKE2_`.
+/// Options that a variable may give, of those that bear on the kubelet.
 const FROM_VARIABLES: [&str; 5] = ["node-name", "resolv-conf", "data-dir", "cloud-provider-name", "kubelet-path"];
 
 /// The most replaced lists that are kept.
 const MAX_REPLACED: usize = 100;
-
-fn variable_of(option: &str) -> String {
-    option.to_uppercase().replace('-', "_")
-}
 
 /// An option's values.
 #[derive(Debug, Clone)]
@@ -73,14 +70,14 @@ impl Options {
 pub(super) fn read(
     tree: &dyn Tree,
     unit: &Unit,
-    (flavor, role): (&Flavor, Role),
+    program: Program,
     words: &[Arg],
     kubelet: &mut KubeletCommand,
 ) -> Options {
-    let given = command_line::read(words);
+    let given = command_line(words);
     let mut options = Options::default();
-    for file in files::find(tree, unit, flavor, &given, kubelet) {
-        files::read(tree, &file, (flavor, role), &mut options, kubelet);
+    for file in files::find(tree, unit, program, &given, kubelet) {
+        files::read(tree, &file, program, &mut options, kubelet);
     }
     for (option, values) in given {
         if option == "kubelet-arg" {
@@ -95,22 +92,11 @@ pub(super) fn read(
         unknown.is_given = unknown.meant.is_some_and(|meant| options.0.contains_key(meant));
     }
     for option in FROM_VARIABLES {
-        let variable = format!("{}{}", flavor.variables, variable_of(option));
-        if let (None, Some(word)) = (options.last(option), of_variable(unit, &variable)) {
+        if let (None, Some(word)) = (options.last(option), program.variable(unit, option)) {
             options.0.insert(option.to_owned(), Values { at: word.declared.clone(), items: vec![word] });
         }
     }
     options
-}
-
-/// A variable's value, as a word that knows where it comes from; `None` where it is not set or empty.
-fn of_variable(unit: &Unit, name: &str) -> Option<Arg> {
-    let effective = &unit.variables.get(name)?.effective;
-    (!effective.value.is_empty()).then(|| Arg {
-        text: effective.value.clone(),
-        declared: effective.at.clone(),
-        origins: vec![Origin { variable: name.to_owned(), at: effective.at.clone(), braces: false }],
-    })
 }
 
 /// Puts values in the place of earlier ones; what a list loses is noted.
@@ -140,4 +126,121 @@ fn replace(options: &mut Options, option: String, values: Values, by_command_lin
 fn name_of<'a>(option: &str, item: &'a str) -> &'a str {
     let item = if option == "kubelet-arg" { item.strip_prefix("--").unwrap_or(item) } else { item };
     item.split('=').next().unwrap_or(item)
+}
+
+/// The options of the command line, in Go's way: one dash or two, the value behind `=` or in the next word.
+fn command_line(words: &[Arg]) -> BTreeMap<String, Values> {
+    let mut found = BTreeMap::new();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let Some(text) = word.text.strip_prefix('-') else { continue };
+        let text = text.strip_prefix('-').unwrap_or(text);
+        if text.is_empty() {
+            // `--` ends the options.
+            break;
+        }
+        let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
+        let option = long_name(name);
+        let item = match value.or_else(|| KNOWN.get(option).is_some_and(|known| known.is_switch).then_some("true")) {
+            Some(value) => Arg { text: value.to_owned(), ..word.clone() },
+            None => match words.next() {
+                Some(next) => next.clone(),
+                None => break,
+            },
+        };
+        let first = || Values { at: word.at().clone(), items: Vec::new() };
+        found.entry(option.to_owned()).or_insert_with(first).items.push(item);
+    }
+    found
+}
+
+/// The options that have a letter of their own.
+fn long_name(name: &str) -> &str {
+    match name {
+        "c" => "config",
+        "d" => "data-dir",
+        "i" => "node-ip",
+        "l" => "log",
+        "s" => "server",
+        "t" => "token",
+        name => name,
+    }
+}
+
+/// Names longer than this are not compared: no option has so many letters.
+const MAX_NAME_CHARS: usize = 64;
+
+/// A line of `options.txt`, which has the options of k3s and RKE2.
+struct Known {
+    k3s: &'static str,
+    rke2: &'static str,
+    is_switch: bool,
+}
+
+static KNOWN: LazyLock<BTreeMap<&str, Known>> = LazyLock::new(|| {
+    let lines = rows(include_str!("options.txt"));
+    lines.map(|[name, k3s, rke2, switch]| (name, Known { k3s, rke2, is_switch: switch == "switch" })).collect()
+});
+
+impl Known {
+    fn is_of(&self, program: Program) -> bool {
+        let commands = if program.launcher == Launcher::K3s { self.k3s } else { self.rke2 };
+        commands.contains(if program.is_server { "server" } else { "agent" })
+    }
+}
+
+/// Whether `k3s agent`, `k3s server` and so on have the option. An agent of RKE2 skips those of the server without harm:
+/// people write one file for both.
+fn is_known(program: Program, option: &str) -> bool {
+    let is_server = program.is_server || program.launcher == Launcher::Rke2;
+    KNOWN.get(option).is_some_and(|known| known.is_of(Program { is_server, ..program }))
+}
+
+/// The option that was probably meant.
+fn meant(program: Program, key: &str) -> Option<&'static str> {
+    if key.chars().count() > MAX_NAME_CHARS {
+        return None;
+    }
+    let key = key.to_lowercase().replace('_', "-");
+    let near = KNOWN.iter().filter(|(_, known)| known.is_of(program));
+    let near = near.map(|(name, _)| (strsim::levenshtein(&key, name), *name)).min()?;
+    (near.0 <= 2 && near.1.len() > 4).then_some(near.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const K3S_AGENT: Program = Program { launcher: Launcher::K3s, is_server: false };
+    const K3S_SERVER: Program = Program { is_server: true, ..K3S_AGENT };
+    const RKE2_SERVER: Program = Program { launcher: Launcher::Rke2, is_server: true };
+
+    #[test]
+    fn every_line_of_the_table_is_an_option() {
+        let lines = include_str!("options.txt").lines().filter(|line| !line.starts_with('#'));
+        assert_eq!(lines.count(), KNOWN.len());
+        for (name, known) in KNOWN.iter() {
+            let columns = [known.k3s, known.rke2];
+            assert!(
+                columns
+                    .iter()
+                    .all(|column| ["-", "agent,server", "server"].contains(column) || *name == "disable-apiserver-lb"),
+                "{name}"
+            );
+        }
+        assert!(is_known(K3S_AGENT, "kubelet-arg") && is_known(RKE2_SERVER, "kubelet-arg"));
+        assert!(is_known(K3S_SERVER, "flannel-backend") && !is_known(RKE2_SERVER, "flannel-backend"));
+        assert!(!is_known(K3S_AGENT, "disable"));
+        assert!(KNOWN["debug"].is_switch && !KNOWN["node-ip"].is_switch);
+    }
+
+    #[test]
+    fn a_slip_is_told_from_another_word() {
+        for key in ["kublet-arg", "kubelet-args", "kubelet_arg", "kubeletArg", "Kubelet-Arg"] {
+            assert_eq!(meant(K3S_SERVER, key), Some("kubelet-arg"), "{key}");
+        }
+        assert_eq!(meant(K3S_SERVER, "max-pods"), None);
+        assert_eq!(meant(K3S_AGENT, "disable"), None);
+        assert_eq!(meant(K3S_SERVER, &"k".repeat(1 << 20)), None);
+    }
 }

@@ -15,12 +15,18 @@ use super::{
         },
         KubeletCommand, Launcher,
     },
-    Flavor,
+    Program,
     options::Options,
 };
 
 /// containerd's socket of both distributions.
 const SOCKET: &str = "/run/k3s/containerd/containerd.sock";
+
+/// Lists that become one flag, and options that become a flag of the same name.
+const JOINED: [(&str, &str); 3] =
+    [("node-ip", "node-ip"), ("node-label", "node-labels"), ("node-taint", "register-with-taints")];
+const SAME_NAME: [&str; 3] = ["resolv-conf", "v", "vmodule"];
+const SWITCH: &str = "protect-kernel-defaults";
 
 /// Flags that RKE2 adds before all others.
 const RKE2_FIRST: [(&str, &str); 3] = [
@@ -44,23 +50,17 @@ const RKE2_LOGGING: [&str; 11] = [
     "stderrthreshold",
 ];
 
-/// A value and whether the distribution gives it by itself.
+/// A flag's value, with its place, and whether the distribution gives it by itself.
 #[derive(Debug, Clone)]
 pub(super) struct Given {
-    /// The value, with its place.
     pub(super) word: Arg,
-    built_in: bool,
+    pub(super) built_in: bool,
 }
 
 impl Given {
-    /// A value of the operator's.
-    pub(super) fn user(word: Arg) -> Self {
-        Self { word, built_in: false }
-    }
-
-    /// A value of the distribution's own.
-    pub(super) fn built_in(word: Arg) -> Self {
-        Self { word, built_in: true }
+    /// The operator's `word`, or another text in its place.
+    fn user(word: &Arg, text: impl Into<String>) -> Self {
+        Self { word: Arg { text: text.into(), ..word.clone() }, built_in: false }
     }
 
     /// As a flag.
@@ -74,87 +74,64 @@ impl Given {
 /// the distribution adds.
 pub(super) fn build(
     tree: &dyn Tree,
-    flavor: &Flavor,
+    program: Program,
     options: &Options,
     name: Option<Given>,
     command: &Arg,
     kubelet: &mut KubeletCommand,
 ) {
-    let own = |text: &str| {
-        Given::built_in(Arg { text: text.to_owned(), declared: command.at().clone(), origins: Vec::new() })
-    };
-    let data = PathBuf::from(
-        options.text("data-dir").map_or_else(|| format!("/var/lib/rancher/{}", flavor.name), str::to_owned),
-    );
-    let agent = data.join("agent");
+    let own = |text: &str| Given { word: Arg::new(text, command.at().clone()), built_in: true };
+    let is_rke2 = program.launcher == Launcher::Rke2;
+    let data = options.text("data-dir").map(PathBuf::from);
+    let agent = data.unwrap_or_else(|| Path::new("/var/lib/rancher").join(program.name())).join("agent");
     let config_dir = agent.join("etc/kubelet.conf.d");
-    let mut initial = BTreeMap::new();
-    initial.insert("config-dir", own(&config_dir.to_string_lossy()));
-    initial.insert("kubeconfig", own(&agent.join("kubelet.kubeconfig").to_string_lossy()));
-    initial.insert("read-only-port", own("0"));
-    let labels = joined(options.all("node-label"));
-    initial.insert("node-labels", labels.unwrap_or_else(|| own("")));
-    if let Some(name) = name {
-        initial.insert("hostname-override", name);
-    }
-    runtime(options, &own, &mut initial);
+    let mut initial = BTreeMap::from([
+        ("config-dir", own(&config_dir.to_string_lossy())),
+        ("kubeconfig", own(&agent.join("kubelet.kubeconfig").to_string_lossy())),
+        ("node-labels", own("")),
+        ("read-only-port", own("0")),
+    ]);
+    initial.extend(name.map(|name| ("hostname-override", name)));
     if kubelet.server_disables_cloud_controller == Some(false) {
         initial.insert("cloud-provider", own("external"));
     }
-    from_options(options, &mut initial);
-    credential_provider(tree, options, &own, &mut initial);
+    initial.extend(runtime(options, &own));
+    initial.extend(from_options(options));
+    initial.extend(credential_provider(tree, options, &own));
 
-    let extra = extra_args(tree, options, &config_dir);
     let mut words = vec![own("kubelet")];
-    if flavor.launcher == Launcher::Rke2 {
+    if is_rke2 {
         words.extend(RKE2_FIRST.map(|(name, value)| own(value).flag(name)));
         words.extend(rke2_cloud_provider(options));
     }
-    words.extend(
-        merged(initial, extra)
-            .into_iter()
-            .filter(|given| flavor.launcher != Launcher::Rke2 || !is_logging(&given.word.text)),
-    );
+    let flags = merged(initial, extra_args(tree, options, &config_dir));
+    words.extend(flags.filter(|given| !(is_rke2 && is_logging(&given.word.text))));
     (kubelet.args, kubelet.built_in) = words.into_iter().map(|given| (given.word, given.built_in)).unzip();
     if !has_defaults_file(tree, &config_dir) {
         kubelet.settings = settings(options, &agent);
     }
 }
 
-/// The runtime's flags; with another runtime than the distribution's containerd its socket.
-fn runtime(options: &Options, own: &dyn Fn(&str) -> Given, initial: &mut BTreeMap<&'static str, Given>) {
-    let socket = options.last("container-runtime-endpoint");
-    let path = socket.map_or(SOCKET, |word| word.text.as_str());
-    let path = path.strip_prefix("unix://").unwrap_or(path);
-    if options.is_set("docker") || !path.contains("containerd") {
-        return;
-    }
-    let given = match socket {
-        Some(word) => Given::user(Arg { text: path.to_owned(), ..word.clone() }),
-        None => own(path),
+/// The runtime's flag; with another runtime than the distribution's containerd its socket.
+fn runtime(options: &Options, own: &dyn Fn(&str) -> Given) -> Option<(&'static str, Given)> {
+    let given = match options.last("container-runtime-endpoint") {
+        Some(word) => Given::user(word, word.text.strip_prefix("unix://").unwrap_or(&word.text)),
+        None => own(SOCKET),
     };
-    initial.insert("containerd", given);
+    let is_containerd = !options.is_set("docker") && given.word.text.contains("containerd");
+    is_containerd.then_some(("containerd", given))
 }
 
-/// Options that become a flag of another name, or of their own.
-fn from_options(options: &Options, initial: &mut BTreeMap<&'static str, Given>) {
-    if let Some(addresses) = joined(options.all("node-ip")) {
-        initial.insert("node-ip", addresses);
-    }
-    if let Some(taints) = joined(options.all("node-taint")) {
-        initial.insert("register-with-taints", taints);
-    }
-    for (option, flag) in [("resolv-conf", "resolv-conf"), ("vmodule", "vmodule"), ("v", "v")] {
-        if let Some(word) = options.last(option).filter(|word| !word.text.is_empty()) {
-            initial.insert(flag, Given::user(word.clone()));
-        }
-    }
-    if options.is_set("protect-kernel-defaults")
-        && let Some(word) = options.last("protect-kernel-defaults")
-    {
-        let word = Arg { text: "true".to_owned(), ..word.clone() };
-        initial.insert("protect-kernel-defaults", Given::user(word));
-    }
+/// Options that become a flag.
+fn from_options(options: &Options) -> BTreeMap<&'static str, Given> {
+    let joined = JOINED.iter().filter_map(|(option, flag)| Some((*flag, joined(options.all(option))?)));
+    let same = SAME_NAME.iter().filter_map(|option| {
+        let word = options.last(option).filter(|word| !word.text.is_empty())?;
+        Some((*option, Given::user(word, &*word.text)))
+    });
+    let switch =
+        options.last(SWITCH).filter(|_| options.is_set(SWITCH)).map(|word| (SWITCH, Given::user(word, "true")));
+    joined.chain(same).chain(switch).collect()
 }
 
 /// The image credential provider's flags, which are given if both its files are there.
@@ -162,49 +139,41 @@ fn credential_provider(
     tree: &dyn Tree,
     options: &Options,
     own: &dyn Fn(&str) -> Given,
-    initial: &mut BTreeMap<&'static str, Given>,
-) {
-    let value = |option: &str, default: &str| {
-        options.last(option).map_or_else(|| own(default), |word| Given::user(word.clone()))
+) -> impl IntoIterator<Item = (&'static str, Given)> {
+    let value = |option: &'static str, default: &str| {
+        let given = options.last(option).map_or_else(|| own(default), |word| Given::user(word, &*word.text));
+        let kind = tree.stat(Path::new(&given.word.text)).ok().map(|meta| meta.kind);
+        ((option, given), kind)
     };
-    let folder = value("image-credential-provider-bin-dir", "/var/lib/rancher/credentialprovider/bin");
-    let config = value("image-credential-provider-config", "/var/lib/rancher/credentialprovider/config.yaml");
-    let kind = |given: &Given| tree.stat(Path::new(&given.word.text)).ok().map(|meta| meta.kind);
-    if kind(&folder) == Some(Kind::Folder) && kind(&config).is_some_and(|kind| kind != Kind::Folder) {
-        initial.insert("image-credential-provider-bin-dir", folder);
-        initial.insert("image-credential-provider-config", config);
-    }
+    let (folder, folder_kind) = value("image-credential-provider-bin-dir", "/var/lib/rancher/credentialprovider/bin");
+    let (config, config_kind) =
+        value("image-credential-provider-config", "/var/lib/rancher/credentialprovider/config.yaml");
+    let are_there = folder_kind == Some(Kind::Folder) && config_kind.is_some_and(|kind| kind != Kind::Folder);
+    are_there.then_some([folder, config]).into_iter().flatten()
 }
 
 /// Values that become one, with commas; each keeps its place as an origin.
 fn joined(items: &[Arg]) -> Option<Given> {
     let first = items.first()?;
     let texts: Vec<&str> = items.iter().map(|item| item.text.as_str()).collect();
-    let origins = match items {
-        [only] => only.origins.clone(),
-        _ => {
-            items.iter().map(|item| Origin { variable: String::new(), at: item.at().clone(), braces: false }).collect()
-        }
-    };
-    Some(Given::user(Arg { text: texts.join(","), declared: first.declared.clone(), origins }))
+    let mut given = Given::user(first, texts.join(","));
+    if items.len() > 1 {
+        let origin = |item: &Arg| Origin { variable: String::new(), at: item.at().clone(), braces: false };
+        given.word.origins = items.iter().map(origin).collect();
+    }
+    Some(given)
 }
 
 /// The operator's `kubelet-arg`, without those that k3s 1.32 and later copies into files of `config_dir` at its start:
 /// `config` and `config-dir`.
-fn extra_args(tree: &dyn Tree, options: &Options, config_dir: &Path) -> Vec<Arg> {
-    let copied = |name: &str| tree.lstat(&config_dir.join(name)).is_ok();
-    let without_config = copied("10-cli-config.conf");
-    let without_dir = copied("20-cli-config-dir");
-    options
-        .all("kubelet-arg")
-        .iter()
-        .filter(|word| match split(&word.text).0 {
-            "config" => !without_config,
-            "config-dir" => !without_dir,
-            _ => true,
-        })
-        .cloned()
-        .collect()
+fn extra_args<'a>(tree: &dyn Tree, options: &'a Options, config_dir: &Path) -> impl Iterator<Item = &'a Arg> {
+    let is_copied = |name: &str| tree.lstat(&config_dir.join(name)).is_ok();
+    let (config, folder) = (is_copied("10-cli-config.conf"), is_copied("20-cli-config-dir"));
+    options.all("kubelet-arg").iter().filter(move |word| match split(&word.text).0 {
+        "config" => !config,
+        "config-dir" => !folder,
+        _ => true,
+    })
 }
 
 /// An item of `kubelet-arg`: its flag, and its value.
@@ -215,35 +184,28 @@ fn split(item: &str) -> (&str, &str) {
 
 /// Joins the distribution's flags and the operator's, as k3s does: a flag of the operator's takes the place of the
 /// distribution's of that name; with `+` behind its name it goes after it, with `-` before it. Sorted by name.
-fn merged(mut initial: BTreeMap<&'static str, Given>, extra: Vec<Arg>) -> Vec<Given> {
+fn merged<'a>(
+    mut initial: BTreeMap<&'static str, Given>,
+    extra: impl Iterator<Item = &'a Arg>,
+) -> impl Iterator<Item = Given> {
     let mut flags: BTreeMap<String, VecDeque<Given>> = BTreeMap::new();
     for word in extra {
         let (written, value) = split(&word.text);
         let name = written.trim_end_matches(['-', '+']).to_owned();
-        let given = Given::user(Arg { text: value.to_owned(), ..word.clone() });
+        let given = Given::user(word, value);
         let own = initial.remove(name.as_str());
         let values = flags.entry(name).or_default();
-        if written.ends_with('+') {
-            if let Some(own) = own {
-                values.push_front(own);
-            }
-            values.push_back(given);
-        } else if written.ends_with('-') {
-            if let Some(own) = own {
-                values.push_front(own);
-            }
+        if let Some(own) = own.filter(|_| written.ends_with(['-', '+'])) {
+            values.push_front(own);
+        }
+        if written.ends_with('-') {
             values.push_front(given);
         } else {
             values.push_back(given);
         }
     }
-    for (name, given) in initial {
-        flags.insert(name.to_owned(), VecDeque::from([given]));
-    }
-    flags
-        .into_iter()
-        .flat_map(|(name, values)| values.into_iter().map(|given| given.flag(&name)).collect::<Vec<_>>())
-        .collect()
+    flags.extend(initial.into_iter().map(|(name, given)| (name.to_owned(), VecDeque::from([given]))));
+    flags.into_iter().flat_map(|(name, values)| values.into_iter().map(move |given| given.flag(&name)))
 }
 
 /// RKE2's `cloud-provider-name`, under the name that the kubelet gets: two of RKE2's own charts are external
@@ -254,7 +216,7 @@ fn rke2_cloud_provider(options: &Options) -> Option<Given> {
         "rancher-vsphere" | "harvester" => "external",
         name => name,
     };
-    Some(Given::user(Arg { text: name.to_owned(), ..word.clone() }).flag("cloud-provider"))
+    Some(Given::user(word, name).flag("cloud-provider"))
 }
 
 fn is_logging(flag: &str) -> bool {

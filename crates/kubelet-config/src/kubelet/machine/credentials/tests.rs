@@ -9,7 +9,7 @@ const CURRENT: &str = "/var/lib/kubelet/pki/kubelet-client-current.pem";
 fn settings(pairs: &[(&str, Value)]) -> Settings {
     let mut pairs = pairs.to_vec();
     pairs.push(("--kubeconfig", PATH.into()));
-    super::super::testing::settings(&pairs)
+    super::super::tests::settings(&pairs)
 }
 
 fn text(user: &str) -> String {

@@ -1,7 +1,8 @@
 //! The distribution's configuration files: `config.yaml`, and those of `config.yaml.d` by name.
 
 use std::{
-    os::unix::ffi::OsStrExt,
+    collections::BTreeMap,
+    ffi::OsStr,
     path::{Path, PathBuf},
 };
 
@@ -16,11 +17,9 @@ use super::{
             },
             KubeletCommand, Launcher, NewArgument, UnknownOption,
         },
-        Flavor, Role,
+        Program,
     },
-    Options, Values,
-    command_line::long_name,
-    known, of_variable, replace,
+    Options, Values, is_known, long_name, meant, replace,
 };
 
 /// The most files of `config.yaml.d` that are read.
@@ -35,12 +34,11 @@ const KUBELET_ARG: &str = "kubelet-arg";
 pub(super) fn find(
     tree: &dyn Tree,
     unit: &Unit,
-    flavor: &Flavor,
-    given: &[(String, Values)],
+    program: Program,
+    given: &BTreeMap<String, Values>,
     kubelet: &mut KubeletCommand,
 ) -> Vec<PathBuf> {
-    let named = of_variable(unit, &format!("{}CONFIG_FILE", flavor.variables))
-        .or_else(|| given.iter().find(|(option, _)| option == "config")?.1.items.first().cloned());
+    let named = program.variable(unit, "config-file").or_else(|| given.get("config")?.items.first().cloned());
     let main = match &named {
         Some(word) if word.text.starts_with("http://") || word.text.starts_with("https://") => {
             kubelet
@@ -49,32 +47,28 @@ pub(super) fn find(
             return Vec::new();
         }
         Some(word) if word.text.is_empty() => return Vec::new(),
-        Some(word) => PathBuf::from(&word.text),
-        None => PathBuf::from(format!("/etc/rancher/{}/config.yaml", flavor.name)),
+        Some(word) => word.text.clone(),
+        None => format!("/etc/rancher/{}/config.yaml", program.name()),
     };
-    let mut folder = main.clone().into_os_string();
-    folder.push(".d");
-    let folder = PathBuf::from(folder);
-    let drop_ins = tree.list(&folder).unwrap_or_default();
-    let drop_ins = drop_ins
-        .into_iter()
-        .filter(|name| {
-            let name = name.as_bytes().to_ascii_lowercase();
-            name.ends_with(b".yaml") || name.ends_with(b".yml")
-        })
+    let folder = PathBuf::from(format!("{main}.d"));
+    let main = PathBuf::from(main);
+    let is_yaml = |suffix: &OsStr| suffix.eq_ignore_ascii_case("yaml") || suffix.eq_ignore_ascii_case("yml");
+    let names = tree.list(&folder).unwrap_or_default().into_iter();
+    let drop_ins = names
         .map(|name| folder.join(name))
+        .filter(|path| path.extension().is_some_and(is_yaml))
         .filter(|path| tree.lstat(path).is_ok_and(|meta| meta.kind != Kind::Folder))
         .take(MAX_FILES);
     kubelet.new_argument = Some(new_key(Location::file(&main)));
     let has_main = tree.lstat(&main).is_ok();
-    has_main.then(|| main.clone()).into_iter().chain(drop_ins).collect()
+    has_main.then_some(main).into_iter().chain(drop_ins).collect()
 }
 
 /// Reads a configuration file over what the earlier ones gave.
 pub(super) fn read(
     tree: &dyn Tree,
     path: &Path,
-    (flavor, role): (&Flavor, Role),
+    program: Program,
     options: &mut Options,
     kubelet: &mut KubeletCommand,
 ) {
@@ -105,11 +99,11 @@ pub(super) fn read(
         let is_null = entry.node.value == Value::Null;
         let values = Values { at: entry.at, items: items(&entry.node) };
         // An option's letter: the table has only their long names.
-        let is_known = option.len() == 1 || known::is_known(flavor, role, &option);
-        if !is_known && kubelet.unknown_options.len() < MAX_UNKNOWN {
+        let has_option = option.len() == 1 || is_known(program, &option);
+        if !has_option && kubelet.unknown_options.len() < MAX_UNKNOWN {
             let line = usize::try_from(values.at.line).ok().and_then(|line| text.lines().nth(line.checked_sub(1)?));
             let has_comment = line.is_some_and(|line| line.contains('#'));
-            kubelet.unknown_options.push(UnknownOption { has_comment, ..unknown(option, values, flavor, role) });
+            kubelet.unknown_options.push(UnknownOption { has_comment, ..unknown(option, values, program) });
             continue;
         }
         match options.0.get_mut(&option) {
@@ -122,16 +116,16 @@ pub(super) fn read(
 
 /// `k3s agent` hands keys that it does not know on to the parser of its command line, which refuses them; the others
 /// pass over them (`stripInvalidFlags` in k3s' pkg/configfilearg, `ValidFlags` in k3s and RKE2).
-fn unknown(key: String, values: Values, flavor: &Flavor, role: Role) -> UnknownOption {
+fn unknown(key: String, values: Values, program: Program) -> UnknownOption {
     let items = values.items.into_iter().take(MAX_UNKNOWN);
     UnknownOption {
-        meant: known::meant(flavor, role, &key),
+        meant: meant(program, &key),
         is_given: false,
         has_comment: false,
         key,
         at: values.at,
         items: items.map(|item| (item.text, item.declared)).collect(),
-        is_fatal: flavor.launcher == Launcher::K3s && role == Role::Agent,
+        is_fatal: program.launcher == Launcher::K3s && !program.is_server,
     }
 }
 
@@ -166,7 +160,7 @@ fn items(node: &Node) -> Vec<Arg> {
             Value::Null => String::new(),
             _ => node.text()?,
         };
-        Some(Arg { text, declared: node.at.clone(), origins: Vec::new() })
+        Some(Arg::new(text, node.at.clone()))
     };
     match &node.value {
         Value::List(items) => items.iter().filter_map(word).collect(),

@@ -1,0 +1,18 @@
+{{- define "nodevigil.labels" -}}
+app.kubernetes.io/name: nodevigil
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+{{- end }}
+
+{{- define "nodevigil.image" -}}
+{{ .Values.image.repository }}{{ with .Values.image.digest }}@{{ . }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
+{{- end }}
+
+{{- /* The settings files of the pods. */ -}}
+{{- define "nodevigil.settings" -}}
+{{- with .Values.podMonitor }}
+{{- if .enabled }}
+10-metrics.toml: {{ printf "metrics.listen = %q\n" .listen | toJson }}
+{{- end }}
+{{- end }}
+20-settings.toml: {{ toJson .Values.settings }}
+{{- end }}

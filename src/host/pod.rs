@@ -1,0 +1,24 @@
+//! The agent in a pod: the container has the host's root directory in a directory of its own.
+
+use std::env;
+
+use anyhow::Context as _;
+use rustix::process::{chdir, chroot};
+
+/// The environment variable that names this directory; the Helm chart sets it.
+pub const HOST_ROOT: &str = "NODEVIGIL_HOST_ROOT";
+
+/// Whether this process was started in a pod.
+pub fn is_pod() -> bool {
+    env::var_os(HOST_ROOT).is_some()
+}
+
+/// In a pod: makes the host's root directory that of this process, so that every path means the host's file.
+///
+/// # Errors
+/// When it cannot be entered.
+pub fn enter_host_root() -> anyhow::Result<()> {
+    let Some(root) = env::var_os(HOST_ROOT) else { return Ok(()) };
+    let entered = chroot(&root).and_then(|()| chdir("/"));
+    entered.with_context(|| format!("{HOST_ROOT}: cannot make {} the root directory", root.display()))
+}

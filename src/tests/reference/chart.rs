@@ -1,0 +1,81 @@
+//! packaging/helm/nodevigil/README.md, from the chart's values.yaml.
+
+use std::fs;
+
+use super::{generated, head, repository, row};
+
+const CHART: &str = "packaging/helm/nodevigil";
+
+const INTRODUCTION: &str = "\
+# nodevigil
+
+A DaemonSet: on each node one pod watches the kubelet, the container runtime, memory, disks and the kernel, and publishes as conditions of the Node what is
+broken. It needs Kubernetes 1.30 or later, and nodes with systemd. `make docs` generates this file.
+
+```sh
+helm install nodevigil nodevigil-VERSION.tgz -n kube-system
+kubectl -n kube-system rollout status daemonset nodevigil
+kubectl -n kube-system exec daemonset/nodevigil -- nodevigil status
+helm uninstall nodevigil -n kube-system
+```
+
+To look first: with `--set-literal settings='kubernetes.publish = \"none\"'` the agents publish nothing, and `nodevigil status` shows what they find.
+
+It is installed in kube-system, because the roles and policies name the ServiceAccount `nodevigil` there. Without Helm: `kubectl apply -f nodevigil.yaml`, which is the chart with
+the default values. Where `nodevigil.service` runs on the host, the pod says so in its log and waits: each node has one agent.
+
+## What the pod may do
+
+The container is privileged, because a container runtime lets no other container open `/dev/kmsg`, the kernel's log. It has the host's network and process ids. The
+host's root directory is mounted read-only at `/host`, and the agent makes it its own root directory, so that every path in its messages and settings is the
+host's. It writes to `/run/nodevigil` and `/var/lib/nodevigil`. Whoever takes over its process has the whole node. At the API server its token is bound to the pod, and the
+policies let it write only conditions, taints and Events of the pod's own Node.
+
+## What the systemd unit does better
+
+- A pod needs a kubelet and a container runtime that have worked once since the boot. The unit also reports of those that have not.
+- A pod that runs goes on when the kubelet is dead. A pod that ends then is not started again.
+- The token is valid for a day, and only a kubelet that works renews it. After that the agent can publish nothing more.
+- `nodevigil check` does not run before the kubelet starts.
+- The test writes of docs/limits.md to other file systems are not possible.
+
+## What is left
+
+`helm uninstall` deletes everything in the cluster, and a Job then removes nodevigil's conditions and taints from every Node. After `kubectl delete -f nodevigil.yaml` run
+that Job by yourself: `helm template nodevigil nodevigil-VERSION.tgz -n kube-system --show-only templates/cleanup.yaml | kubectl apply -f -`. On the hosts stay
+`/var/lib/nodevigil`, and until the next boot `/run/nodevigil` and the empty directory `/run/secrets/kubernetes.io/serviceaccount`.
+
+## Values
+
+";
+
+#[test]
+fn the_values_of_the_chart_are_documented() {
+    let mut text = INTRODUCTION.to_owned() + &head(["value", "default", "meaning"]);
+    let values = fs::read_to_string(repository().join(CHART).join("values.yaml")).unwrap();
+    let (mut path, mut meaning) = (Vec::new(), String::new());
+    for line in values.lines().filter(|line| !line.is_empty()) {
+        let indented = line.trim_start();
+        let (first, further) = (indented.strip_prefix("# -- "), indented.strip_prefix("# "));
+        if let Some(begin) = first {
+            meaning = begin.to_owned();
+        } else if let Some(more) = further {
+            meaning = format!("{meaning} {more}");
+        } else if let Some((key, value)) = indented.split_once(':') {
+            path.truncate((line.len() - indented.len()) / 2);
+            path.push(key);
+            if !meaning.is_empty() {
+                let default = if value.is_empty() { "see values.yaml".into() } else { format!("`{}`", value.trim()) };
+                text += &row([&format!("`{}`", path.join(".")), &default, &std::mem::take(&mut meaning)]);
+            }
+        }
+    }
+    generated(&format!("{CHART}/README.md"), &text);
+}
+
+#[test]
+fn the_chart_has_the_version_of_the_program() {
+    let chart = fs::read_to_string(repository().join(CHART).join("Chart.yaml")).unwrap();
+    let version = env!("CARGO_PKG_VERSION");
+    assert!(chart.contains(&format!("\nversion: {version}\nappVersion: {version}\n")), "{chart}");
+}
