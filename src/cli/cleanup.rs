@@ -49,8 +49,9 @@ impl Cleanup {
         let name = self.node.or(settings.node_name).or(last).unwrap_or_else(|| kubelet.node_name.clone());
         settings.node_name = Some(name.clone());
         if self.all_nodes {
-            let removed =
-                block_on("waiting for the API server", async { timeout(ALL_DEADLINE, publish::cleanup_all(&settings, kubelet)).await })?;
+            let removed = block_on("waiting for the API server", async {
+                timeout(ALL_DEADLINE, publish::cleanup_all(&settings, kubelet)).await
+            })?;
             let removed = removed
                 .with_context(|| format!("not every Node was cleaned up within {} s", ALL_DEADLINE.as_secs()))??;
             let lines: String = removed.iter().map(|(name, removed)| describe(name, Some(removed))).collect();

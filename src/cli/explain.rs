@@ -100,7 +100,7 @@ fn list(reasons: &[&ReasonSpec]) -> String {
 }
 
 fn list_rules() -> String {
-    let row = |rule: &Rule| ([rule.id.clone(), rule.name.clone(), rule.summary.clone()], "");
+    let row = |rule: &Rule| ([rule.id, rule.name, rule.summary].map(str::to_owned), "");
     table::text(["RULE", "NAME", "MEANING"], rules::rules().map(row))
 }
 
