@@ -77,7 +77,7 @@ NEED_CARGO = command -v cargo >/dev/null || { echo "cargo is missing: install Ru
 # XDG_CONFIG_HOME: the go command counts its own use in a file below it. GOENV keeps the user's settings all the same.
 GO_ENV = GOENV="$${GOENV:-$${XDG_CONFIG_HOME:-$$HOME/.config}/go/env}" XDG_CONFIG_HOME="$(CACHE)/go/config" \
   GOCACHE="$(CACHE)/go/build" GOMODCACHE="$(CACHE)/go/mod" GOFLAGS="-modcacherw $(GO_TAGS)"
-# Builds into folder $(2) by the command $(3), if it is not there: $(1) is printed.
+# Builds into directory $(2) by the command $(3), if it is not there: $(1) is printed.
 define GO_BUILD
 if [ ! -d "$(2)" ]; then \
   $(NEED_GO); \
@@ -92,7 +92,7 @@ endef
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 	@echo
-	@echo "  Writes to: this tree, $(CACHE) and a temporary folder."
+	@echo "  Writes to: this tree, $(CACHE) and a temporary directory."
 	@echo "  test, test-full, stories, demo, well, bench and oracle need root, as they boot nodes in namespaces, and may install Debian packages."
 
 test: cargo-deny ## The gate: format, lints, dependencies' licences and sources, tests, stories on a real node
@@ -119,10 +119,10 @@ full-needs:
 	@$(MAKE) gate-needs
 
 demo: QUIET :=
-demo: demo-plan gate-needs ## Boots two nodes, breaks their kubelets in four ways, and shows what the Nodes say and how soon
+demo: demo-plan gate-needs ## Boots two nodes, breaks their kubelets in four ways, and shows what the Nodes report and how soon
 	@$(E2E) --demo
 
-# What is missing is said before anything is installed or built.
+# Names what is missing before anything is installed or built.
 demo-plan:
 	@$(NEED_ROOT)
 	@$(NEED_CARGO)
@@ -164,7 +164,7 @@ packed: dist
 	@cp dist/SHA256SUMS dist/first.sha256 && touch README.md && $(MAKE) dist && cmp dist/first.sha256 dist/SHA256SUMS
 	@tests/full/packages.sh "$(VERSION)"
 
-bench: full-needs peer release ## What the agent costs beside node-problem-detector, and how fast it is (twenty minutes; IDLE_SECS of it idle)
+bench: full-needs peer release ## What the agent costs compared with node-problem-detector, and how fast it is (twenty minutes; IDLE_SECS of it idle)
 	@cargo build --quiet --locked --package nodevigil-e2e
 	@$(STORIES_ENV) NODEVIGIL_BIN="$(CURDIR)/dist/nodevigil" "$(CARGO_TARGET_DIR)/debug/e2e" --bench $(or $(IDLE_SECS),600)
 
@@ -208,8 +208,9 @@ musl:
 
 # The deb and the rpm of dist/ARCH/nodevigil. What they contain: packaging/nfpm.yaml.
 define PACK
-mkdir -p dist/$(1)/completions && \
+rm -rf dist/$(1)/man && mkdir -p dist/$(1)/completions dist/$(1)/man && \
 for shell in bash zsh fish; do dist/nodevigil completions $$shell >dist/$(1)/completions/$$shell || exit 1; done && \
+dist/nodevigil man dist/$(1)/man && gzip -9n dist/$(1)/man/* && \
 packaging/copyright.py $(2) >dist/$(1)/copyright && \
 for kind in deb rpm; do \
   VERSION=$(VERSION) ARCH=$(1) "$(NFPM)/nfpm" package --config packaging/nfpm.yaml --packager $$kind --target dist/ || exit 1; \
@@ -266,9 +267,9 @@ install: ## Copies binary, units, default settings and documents to $(DESTDIR)$(
 	@install -D -m 644 systemd/nodevigil.tmpfiles "$(DESTDIR)$(PREFIX)/lib/tmpfiles.d/nodevigil.conf"
 	@install -D -m 644 systemd/nodevigil.preset "$(DESTDIR)$(PREFIX)/lib/systemd/system-preset/80-nodevigil.preset"
 	@install -D -m 644 packaging/config.d/00-defaults.toml "$(DESTDIR)$(PREFIX)/lib/nodevigil/config.d/00-defaults.toml"
-	@for folder in kubernetes kubernetes/samples monitoring; do \
-	  install -d "$(DESTDIR)$(PREFIX)/share/nodevigil/$$folder" && \
-	  install -m 644 packaging/$$folder/*.* "$(DESTDIR)$(PREFIX)/share/nodevigil/$$folder" || exit 1; \
+	@for directory in kubernetes kubernetes/samples monitoring; do \
+	  install -d "$(DESTDIR)$(PREFIX)/share/nodevigil/$$directory" && \
+	  install -m 644 packaging/$$directory/*.* "$(DESTDIR)$(PREFIX)/share/nodevigil/$$directory" || exit 1; \
 	done
 	@install -d "$(DESTDIR)$(PREFIX)/share/nodevigil/cloud-init" "$(DESTDIR)$(PREFIX)/share/doc/nodevigil/reference"
 	@install -m 644 cloud-init/* "$(DESTDIR)$(PREFIX)/share/nodevigil/cloud-init"
@@ -311,11 +312,11 @@ crane:
 helm:
 	@$(call GO_BUILD,helm (three minutes),$(HELM),tests/cluster/build.sh "$(HELM)" "$(CURDIR)/packaging/helm")
 
-# One folder a release, named by its version and the state of its module.
+# One directory for each release, named by its version and the state of its module.
 kubelets:
-	@for folder in tests/full/kubelet/versions/*/; do \
-	  out="$(CACHE)/kubelets/$$(basename "$$folder")-$$(cat "$$folder/go.mod" "$$folder/go.sum" | sha256sum | cut -c1-16)"; \
-	  $(call GO_BUILD,kubelet $$(basename $$folder) (five minutes),$$out,tests/cluster/build.sh "$$out" "$$folder"); \
+	@for directory in tests/full/kubelet/versions/*/; do \
+	  out="$(CACHE)/kubelets/$$(basename "$$directory")-$$(cat "$$directory/go.mod" "$$directory/go.sum" | sha256sum | cut -c1-16)"; \
+	  $(call GO_BUILD,kubelet $$(basename $$directory) (five minutes),$$out,tests/cluster/build.sh "$$out" "$$directory"); \
 	done
 
 # Installs version $(2) of $(1) from crates.io, if it is not there; $(3): further arguments.

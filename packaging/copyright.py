@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 # Apache's text is 200 lines. Its packages have it elsewhere.
-APACHE = "On Debian its text is /usr/share/common-licenses/Apache-2.0, in the rpm and in the image LICENSE beside this file."
+APACHE = "On Debian its text is /usr/share/common-licenses/Apache-2.0, in the rpm and in the image LICENSE in the same directory."
 PREFERRED = ["MIT", "ISC", "BSD-3-Clause", "Zlib", "Unicode-3.0", "Apache-2.0"]
 
 
@@ -26,9 +26,9 @@ def chosen(expression):
     return [next(name for name in PREFERRED if name in part) for part in parts]
 
 
-def texts(folder, names):
-    """The crate's licence files that hold the chosen licences, or all of them if their names do not say."""
-    files = sorted(path for path in folder.iterdir() if re.match(r"(?i)(licen[cs]e|copying|copyright|notice)", path.name))
+def texts(directory, names):
+    """The crate's licence files that hold the chosen licences, or all of them if their names do not show it."""
+    files = sorted(path for path in directory.iterdir() if re.match(r"(?i)(licen[cs]e|copying|copyright|notice)", path.name))
     files = [path for path in files if path.is_file() and "apache" not in path.name.lower()]
     exact = [path for path in files if any(name.split("-")[0].lower() in path.name.lower() for name in names)]
     found = [path.read_text(errors="replace").strip() for path in exact or files]

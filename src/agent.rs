@@ -1,4 +1,4 @@
-//! Passes reports to the engine, and what it decides to the publisher, to status.json, to the log and to the metrics.
+//! Passes the monitors' reports to the engine, and the engine's decisions to the publisher, status.json, the log and the metrics.
 
 mod suppression;
 
@@ -28,7 +28,7 @@ use suppression::Suppressions;
 
 /// status.json is written again after this time, even if it is the same.
 const STATUS_EVERY: Duration = Duration::from_secs(30);
-/// A monitor that has not reported for this long has hung.
+/// A monitor that has not reported for this long hangs.
 const HUNG_AFTER: Duration = Duration::from_mins(2);
 /// Ticks are four seconds apart. If one lasts this long, the host was suspended.
 const SUSPENDED_FROM: Duration = Duration::from_secs(10);
@@ -46,7 +46,7 @@ impl Monitors {
         Self { reported: expected.map(|kind| (*kind, now)).collect(), checked_at: now }
     }
 
-    /// Whether the host was suspended since this was asked last, four seconds ago at most. Then the time since the last reports says
+    /// Whether the host was suspended since the last call, which was at most four seconds ago. Then the age of the last reports means
     /// nothing.
     fn was_suspended(&mut self, now: Uptime) -> bool {
         let was_suspended = now.saturating_sub(self.checked_at) > SUSPENDED_FROM;
@@ -66,7 +66,7 @@ impl Monitors {
     }
 }
 
-/// What the loop of the agent holds.
+/// The state of the agent's loop.
 pub struct Agent {
     engine: Engine,
     desired: watch::Sender<Desired>,
@@ -93,9 +93,9 @@ impl Agent {
         kubelet: watch::Receiver<Option<KubeletFacts>>,
         watched: watch::Receiver<Watched>,
     ) -> Self {
-        let turned_down = settings.reasons.iter().map(|(reason, settings)| (*reason, settings.shown_as));
+        let downgraded = settings.reasons.iter().map(|(reason, settings)| (*reason, settings.shown_as));
         Self {
-            engine: Engine::new(settings.conditions.healthy_for_secs.duration(), turned_down.collect()),
+            engine: Engine::new(settings.conditions.healthy_for_secs.duration(), downgraded.collect()),
             desired,
             transitions,
             metrics,
@@ -110,14 +110,14 @@ impl Agent {
         }
     }
 
-    /// Takes in a monitor's report.
+    /// Records a monitor's report.
     pub fn report(&mut self, kind: ConditionType, view: View) {
         let now = clock::uptime();
         self.engine.report(kind, view, now);
         self.monitors.reported.insert(kind, now);
     }
 
-    /// Takes in what is known of the API server, and adopts a Node that is seen for the first time.
+    /// Records the state of the API server, and adopts the conditions of a Node that is observed for the first time.
     pub fn api_changed(&mut self, api: &ApiFacts) {
         self.api = api.clone();
         // Not only at the next tick: a restarted agent would show a problem until then.
@@ -140,14 +140,14 @@ impl Agent {
         self.desired.send_modify(|desired| {
             desired.node_uid = Some(uid);
             if adopted.is_none() && !shown.is_empty() {
-                // What changes from here on is a transition of what the Node shows.
+                // From here on, a change is a transition from what the Node shows.
                 desired.published = self.translator.translate(&shown);
                 desired.conditions = shown;
             }
         });
     }
 
-    /// What is due every four seconds.
+    /// Does what is due every four seconds.
     ///
     /// # Errors
     /// When a monitor hangs, which only a restart of the agent ends.
@@ -157,7 +157,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Shows what is to be shown now.
+    /// Evaluates the conditions, and publishes and logs what has changed.
     pub async fn show(&mut self) {
         let now = clock::uptime();
         if self.monitors.was_suspended(now) {
@@ -203,9 +203,7 @@ impl Agent {
         let is_sent = self.transitions.try_send(Transition { from, to, at: clock::uptime() }).is_ok();
         if is_sent && self.transitions.capacity() == 0 {
             let waiting = self.transitions.max_capacity();
-            tracing::warn!(
-                "{waiting} Events wait for the API server; later ones are dropped until it has taken one of these"
-            );
+            tracing::warn!("{waiting} Events wait for the API server; later Events are dropped until it accepts one");
         }
     }
 
@@ -214,7 +212,8 @@ impl Agent {
         self.api.server_time.map_or_else(clock::wall, |time| time.at(clock::uptime()))
     }
 
-    /// Withdraws the problems that are shown and all taints, because nobody watches any more; returns the conditions that have changed.
+    /// Turns the problems that are shown into `Unknown` and removes all taints, because nothing monitors the node any more. Returns the
+    /// conditions that have changed.
     pub fn withdraw_problems(&mut self) -> Vec<Condition> {
         let spec = Reason::NodevigilStopped.spec();
         let mut changed = Vec::new();
@@ -256,15 +255,15 @@ impl Agent {
         let is_same = |last: &StatusReport| StatusReport { written_at: last.written_at, ..report.clone() } == *last;
         if self.status.as_ref().is_none_or(|(last, at)| now >= *at + STATUS_EVERY || !is_same(last)) {
             if let Err(error) = report.write(Path::new(status::PATH)) {
-                tracing::warn!("{}: {error}", status::PATH);
+                tracing::warn!("cannot write {}: {error}", status::PATH);
             }
             self.status = Some((report, now));
         }
     }
 }
 
-/// A condition of ours as the Node shows it, and when it was written last. None of an optional one: a host that has lost what it is about
-/// would show it for ever.
+/// A condition of nodevigil's as the Node shows it, and when it was last written. Optional conditions are not adopted: a host that has
+/// lost the hardware would show them for ever.
 fn observed(shown: &ObservedCondition) -> Option<(Condition, Option<Timestamp>)> {
     let kind = ConditionType::by_name(&shown.kind).filter(|kind| !kind.is_optional())?;
     let status = Status::by_name(&shown.status)?;

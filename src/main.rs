@@ -1,5 +1,5 @@
 //! nodevigil: reports on the Node why a kubelet does not work.
-#![expect(unreachable_pub, reason = "a binary: `pub` says what other modules use")]
+#![expect(unreachable_pub, reason = "a binary: `pub` marks what other modules use")]
 
 mod agent;
 mod cli;

@@ -1,4 +1,4 @@
-//! The composition root: starts every task, hands each its channels, and turns reports into what is shown.
+//! The composition root: starts every task, connects the tasks by channels, and runs the loop of the agent.
 
 use std::{
     future,
@@ -60,7 +60,7 @@ const ENDS_COUNT_FOR: Duration = Duration::from_mins(10);
 const ASK_SERVICE_EVERY: Duration = Duration::from_secs(10);
 /// At a stop the API server is given this time to take the last conditions.
 const STOP_WAIT: Duration = Duration::from_millis(1500);
-/// The same for systemd, to say why we stop.
+/// The time for systemd to report why the agent is stopped.
 const WHY_WAIT: Duration = Duration::from_millis(500);
 
 /// Runs the agent until it is stopped; `config` replaces the usual settings files if it is not empty.
@@ -106,7 +106,7 @@ fn settings(config: &[PathBuf], troubles: &Troubles) -> Option<Settings> {
     match settings::load(Path::new("/"), config) {
         Ok(settings) => {
             let kept = settings.clone();
-            // On a thread, as the disk may hang; nobody waits for it.
+            // On a thread of its own that is not waited for, because the disk may hang.
             thread::spawn(move || accepted::save(Path::new(accepted::PATH), &kept));
             Some(settings)
         }
@@ -115,7 +115,7 @@ fn settings(config: &[PathBuf], troubles: &Troubles) -> Option<Settings> {
             if kept.is_some() {
                 troubles.set(Trouble::ConfigRefused, format!("{error}; the last accepted settings are in effect"));
             } else {
-                tracing::error!("{error}; there are no accepted settings to go on with");
+                tracing::error!("{error}; there are no earlier accepted settings to use instead");
                 log::flush();
             }
             kept
@@ -277,7 +277,7 @@ async fn again<I: Clone, F: Future>(name: &'static str, inputs: I, task: impl Fn
         if end_too_often(&mut ends, uptime()) {
             return name;
         }
-        tracing::error!("{name} ended; it is started again in {} s", START_AGAIN_AFTER.as_secs());
+        tracing::error!("{name} ended; it is restarted in {} s", START_AGAIN_AFTER.as_secs());
         sleep(START_AGAIN_AFTER).await;
     }
 }
@@ -296,8 +296,8 @@ async fn stopped([terminate, interrupt]: &mut [Signal; 2]) {
     }
 }
 
-/// Ends the agent. If our unit was stopped, nobody watches from now on: what is `False` is no longer known to be so, and no taint of ours
-/// should stay. Before a restart or a shutdown everything stays as it is.
+/// Ends the agent. If its unit was stopped, nothing monitors the node any more: problems become `Unknown`, and nodevigil's taints are
+/// removed. Before a restart or a shutdown everything stays as it is.
 async fn stop(agent: &mut Agent, mut api: watch::Receiver<ApiFacts>) -> u8 {
     if !matches!(timeout(WHY_WAIT, is_unit_stopped()).await, Ok(Ok(true))) {
         return 0;

@@ -1,6 +1,6 @@
 #!/bin/sh
 # `make audit`: whether RustSec's advisories name a crate that we use. The database is a download of its own, renewed first;
-# where it cannot be, the one that is there is used, and of what day it is is said.
+# if it cannot be fetched, the present one is used, and its date is printed.
 #
 #   tests/audit.sh CARGO_DENY
 #
@@ -9,12 +9,12 @@ set -eu
 deny=$1
 url=https://github.com/RustSec/advisory-db
 folder=${CARGO_HOME:-$HOME/.cargo}/advisory-dbs
-said=$(mktemp)
-trap 'rm -f "$said"' EXIT
+output=$(mktemp)
+trap 'rm -f "$output"' EXIT
 
-if ! "$deny" --locked fetch db >"$said" 2>&1; then
-  why=$(sed -n 's/^fatal: //p' "$said" | head -n 1)
-  [ -n "$why" ] || why=$(tail -n 1 "$said")
+if ! "$deny" --locked fetch db >"$output" 2>&1; then
+  why=$(sed -n 's/^fatal: //p' "$output" | head -n 1)
+  [ -n "$why" ] || why=$(tail -n 1 "$output")
   # advisory-db-HASH, as cargo-deny names it. FETCH_HEAD is written by each renewal, HEAD by the first.
   day=
   for database in "$folder"/advisory-db-*/.git; do

@@ -47,9 +47,9 @@ fn check(tree: &MemoryTree, unit: &str, version: &str) {
 }
 
 /// A column stands in a line, a line in a file.
-fn is_sound(place: &Location) {
-    assert!(!place.file.is_empty());
-    assert!(place.column == 0 || place.line > 0, "{place:?}");
+fn is_sound(location: &Location) {
+    assert!(!location.file.is_empty());
+    assert!(location.column == 0 || location.line > 0, "{location:?}");
 }
 
 /// A unit file, and a drop-in after it (a NUL NUL parts them).
@@ -142,7 +142,7 @@ const PLANTED: &str = "Wombat7inTheYard";
 /// A text that is to be shown.
 pub fn hide_secrets(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    // libFuzzer makes inputs of what it sees compared: in such a one it may stand where nothing tells that it is secret.
+    // libFuzzer makes inputs of what it sees compared: in such an input nothing may mark it as a secret.
     if text.contains(PLANTED) {
         return;
     }

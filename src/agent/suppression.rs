@@ -1,4 +1,4 @@
-//! Gathers what may suppress problems: the pause file, the Node, the package manager, how long the host has run.
+//! Reads what may suppress problems: the pause file, the Node, the package manager, the uptime of the host.
 
 use std::{path::Path, time::Duration};
 
@@ -33,7 +33,7 @@ pub struct Suppressions {
 }
 
 impl Suppressions {
-    /// Neither a pause nor a sign of maintenance lasts longer than `max_pause`.
+    /// Neither a pause nor a maintenance signal lasts longer than `max_pause`.
     pub fn new(max_pause: Duration) -> Self {
         let (package_locks, suppressor) = (PackageLocks::default(), Suppressor::new(max_pause));
         Self { max_pause, pause: None, package_locks, suppressor, logged: None }
@@ -67,7 +67,7 @@ impl Suppressions {
         let is_new = age.is_some_and(|age| age < SignedDuration::try_from(JUST_STARTED).unwrap_or_default());
         let circumstances = Circumstances {
             pause,
-            signs: api.node.as_ref().map_or(&[], |node| &node.signs),
+            signals: api.node.as_ref().map_or(&[], |node| &node.signals),
             package_manager: if is_well { None } else { self.package_locks.holder(now).await },
             has_just_started: now < JUST_STARTED || is_new,
         };
@@ -75,9 +75,9 @@ impl Suppressions {
         let why = suppression.as_ref().and_then(Suppression::why);
         if why != self.logged.as_deref() {
             if let Some(why) = why {
-                tracing::info!("problems are not published: {why}");
+                tracing::info!("problems are suppressed: {why}");
             } else {
-                tracing::info!("problems are published again");
+                tracing::info!("problems are no longer suppressed");
             }
             self.logged = why.map(str::to_owned);
         }

@@ -1,4 +1,4 @@
-//! `nodevigil bootstrap`: how far this node is from boot to Ready. Needs no agent.
+//! `nodevigil bootstrap`: the progress of this node from boot to Ready. Works without the agent.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use anyhow::ensure;
 use jiff::SignedDuration;
 use tokio::time::{Instant, sleep};
 
-use super::{BAD, COULD_NOT_TELL, GOOD, Output, block_on, complain, duration, print, settings_in_effect};
+use super::{BAD, GOOD, Output, UNKNOWN, block_on, complain, duration, print, settings_in_effect};
 use crate::{
     host::{api::NodeAnswer, bootstrap::HostFacts, clock::Now, credential::Credential},
     monitor::bootstrap::{
@@ -18,28 +18,28 @@ use crate::{
     settings::Settings,
 };
 
-const LOOK_EVERY: Duration = Duration::from_secs(3);
+const READ_EVERY: Duration = Duration::from_secs(3);
 
-/// Show how far this node is from boot to Ready, which stage is stuck, and why
+/// Show the progress of this node from boot to Ready, and why a stage is stuck
 ///
-/// Asks systemd, cloud-init's status, the kubelet, and the API server with the kubelet's credential. Changes nothing. Needs root, and
-/// no running agent.
+/// Reads the state of systemd's units, cloud-init's status and the kubelet's /healthz, and reads the Node with the kubelet's credential.
+/// Changes nothing. Works without the agent. Needs root.
 ///
-/// Exit code: 0 the node is ready; 1 a stage is late or has failed, or the deadline has passed; 2 neither, or it could not be found out.
+/// Exit code: 0 the node is ready; 1 a stage is late or has failed, or the deadline has passed; 2 the node is not ready yet, or its stage is not known.
 #[derive(Debug, clap::Args)]
 pub struct Bootstrap {
-    /// Wait until the node is ready, but no longer than this, such as 90s or 10m
+    /// Wait until the node is ready, at most this long, such as 90s or 10m
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     deadline: Option<Duration>,
-    /// As a table, or as JSON
+    /// Print a table, or JSON
     #[arg(short, long, default_value = "text")]
     output: Output,
 }
 
 impl Bootstrap {
     pub fn run(self) -> anyhow::Result<u8> {
-        ensure!(rustix::process::geteuid().is_root(), "the kubelet's files are root's: run it as root");
-        let assessment = block_on(self.watch(&settings_in_effect()))?;
+        ensure!(rustix::process::geteuid().is_root(), "bootstrap needs root: run it with sudo");
+        let assessment = block_on("waiting for the node", self.watch(&settings_in_effect()))?;
         print(&match self.output {
             Output::Json => serde_json::to_string_pretty(&assessment)? + "\n",
             Output::Text => text(&assessment),
@@ -47,11 +47,11 @@ impl Bootstrap {
         Ok(exit_code(&assessment, self.deadline.is_some()))
     }
 
-    /// Looks once, or until the node is ready or the deadline has passed.
+    /// Reads the state once; with a deadline, until the node is ready or the deadline has passed.
     async fn watch(&self, settings: &Settings) -> Assessment {
         let (started, mut shown) = (Instant::now(), None);
         loop {
-            let assessment = look(settings).await;
+            let assessment = observe(settings).await;
             let left = self.deadline.unwrap_or_default().saturating_sub(started.elapsed());
             let Some(current) = assessment.current().filter(|_| !left.is_zero()) else { return assessment };
             let state = Some((current.stage, current.state.status));
@@ -60,16 +60,16 @@ impl Bootstrap {
                 let (stage, state) = (current.stage.name(), &current.state);
                 complain(&format!("stage {stage} ({:?}): {}", state.status, state.message));
             }
-            sleep(LOOK_EVERY.min(left)).await;
+            sleep(READ_EVERY.min(left)).await;
         }
     }
 }
 
-async fn look(settings: &Settings) -> Assessment {
+async fn observe(settings: &Settings) -> Assessment {
     let host = HostFacts::read(settings).await;
     let kubelet = host.files.kubelet.as_ref();
     let name = settings.kubernetes.node_name.clone().or(kubelet.map(|kubelet| kubelet.node_name.clone()));
-    // As the kubelet, because whether that can join is the question.
+    // With the kubelet's credential, because the question is whether the kubelet can join.
     let kubeconfig = match &host.files.credential {
         Credential::Bootstrap { file } => Some(file.clone()),
         Credential::Missing => None,
@@ -86,10 +86,10 @@ async fn look(settings: &Settings) -> Assessment {
 fn exit_code(assessment: &Assessment, has_waited: bool) -> u8 {
     match assessment.current().map(|current| current.state.status) {
         None => GOOD,
-        Some(Progress::Unknown) => COULD_NOT_TELL,
+        Some(Progress::Unknown) => UNKNOWN,
         Some(Progress::Late | Progress::Failed) => BAD,
         Some(_) if has_waited => BAD,
-        Some(_) => COULD_NOT_TELL,
+        Some(_) => UNKNOWN,
     }
 }
 

@@ -13,19 +13,19 @@ use crate::{
     report::status::{self, StatusReport},
 };
 
-/// The time for everything: a package manager may wait for it.
+/// The time for all requests: a package manager may wait for the command.
 const DEADLINE: Duration = Duration::from_secs(15);
 /// The same for all Nodes of a cluster; `helm uninstall` waits five minutes.
 const ALL_DEADLINE: Duration = Duration::from_mins(4);
 
-/// Remove nodevigil's conditions and taints from the Node, before nodevigil is uninstalled
+/// Remove nodevigil's conditions and taints from the Node, to uninstall nodevigil
 ///
-/// Nothing else on the Node is touched. Stop the agent first, because it would put them back: systemctl disable --now nodevigil
+/// Changes nothing else on the Node. Stop the agent first, because it would publish them again: systemctl disable --now nodevigil
 ///
-/// Exit code: 0 nothing of nodevigil's is on the Node, 1 something may be left.
+/// Exit code: 0 the Node has no conditions or taints of nodevigil, 1 some may be left.
 #[derive(Debug, clap::Args)]
 pub struct Cleanup {
-    /// The Node's name [default: as the agent knew it last]
+    /// The Node's name [default: the name that the agent last used]
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
     /// Clean up every Node of the cluster, as `helm uninstall` does; needs an identity that may list and patch all Nodes
@@ -38,7 +38,7 @@ impl Cleanup {
         let report = StatusReport::read(Path::new(status::PATH)).ok();
         if let Some(pid) = report.as_ref().map(|report| report.pid).filter(|pid| is_agent(*pid)) {
             bail!(
-                "the agent runs (pid {pid}) and would put back what is removed; stop it first: systemctl disable --now nodevigil"
+                "the agent is running (pid {pid}) and would publish again what is removed; stop it first: systemctl disable --now nodevigil"
             );
         }
         let mut settings = settings_in_effect().kubernetes;
@@ -49,21 +49,25 @@ impl Cleanup {
         let name = self.node.or(settings.node_name).or(last).unwrap_or_else(|| kubelet.node_name.clone());
         settings.node_name = Some(name.clone());
         if self.all_nodes {
-            let removed = block_on(async { timeout(ALL_DEADLINE, publish::cleanup_all(&settings, kubelet)).await })?;
+            let removed = block_on("waiting for the API server", async {
+                timeout(ALL_DEADLINE, publish::cleanup_all(&settings, kubelet)).await
+            })?;
             let removed = removed
                 .with_context(|| format!("not every Node was cleaned up within {} s", ALL_DEADLINE.as_secs()))??;
             let lines: String = removed.iter().map(|(name, removed)| describe(name, Some(removed))).collect();
-            print(if lines.is_empty() { "nothing of nodevigil's is on any Node\n" } else { &lines })?;
+            print(if lines.is_empty() { "no Node has conditions or taints of nodevigil\n" } else { &lines })?;
             return Ok(GOOD);
         }
-        let removed = block_on(async { timeout(DEADLINE, publish::cleanup(&settings, kubelet)).await })?;
+        let removed = block_on("waiting for the API server", async {
+            timeout(DEADLINE, publish::cleanup(&settings, kubelet)).await
+        })?;
         let removed = removed.with_context(|| format!("Node {name}: no success within {} s", DEADLINE.as_secs()))??;
         print(&describe(&name, removed.as_ref()))?;
         Ok(GOOD)
     }
 }
 
-/// Whether the process that wrote status.json still runs.
+/// Whether the agent that wrote status.json is still running.
 fn is_agent(pid: u32) -> bool {
     let name = files::read(Path::new(&format!("/proc/{pid}/comm")), 64);
     pid != std::process::id() && name.is_ok_and(|name| name.trim_end() == "nodevigil")
@@ -74,7 +78,7 @@ fn describe(node: &str, removed: Option<&Removed>) -> String {
         return format!("there is no Node {node}\n");
     };
     if conditions.is_empty() && taints.is_empty() {
-        return format!("Node {node}: nothing of nodevigil's is on it\n");
+        return format!("Node {node} has no conditions or taints of nodevigil\n");
     }
     let list = |what: &str, names: &[String]| (!names.is_empty()).then(|| format!("{what} {}", names.join(", ")));
     let all: Vec<_> = [list("conditions", conditions), list("taints", taints)].into_iter().flatten().collect();
@@ -88,7 +92,7 @@ mod tests {
     #[test]
     fn the_answer_names_what_was_removed() {
         assert_eq!(describe("n1", None), "there is no Node n1\n");
-        assert_eq!(describe("n1", Some(&Removed::default())), "Node n1: nothing of nodevigil's is on it\n");
+        assert_eq!(describe("n1", Some(&Removed::default())), "Node n1 has no conditions or taints of nodevigil\n");
         let mut removed = Removed { conditions: vec!["A".into(), "B".into()], taints: vec!["c".into()] };
         assert_eq!(describe("n1", Some(&removed)), "Node n1: removed conditions A, B; taints c\n");
         removed.conditions.clear();

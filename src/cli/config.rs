@@ -1,4 +1,4 @@
-//! `nodevigil config`: the settings files.
+//! `nodevigil config`: checks and shows the settings.
 
 use std::{
     collections::BTreeMap,
@@ -20,27 +20,27 @@ pub enum Config {
     Show(Show),
 }
 
-/// Check the settings files without using them
+/// Check the settings files
 ///
-/// Exit code: 0 the settings are right, 78 they are refused.
+/// Exit code: 0 the settings are valid, 78 they are invalid.
 #[derive(Debug, clap::Args)]
 pub struct Check {
-    /// Check these files and all *.toml of these directories [default: /etc/nodevigil and what else the agent reads]
+    /// Check these files, and the *.toml files of these directories [default: the files that the agent reads, such as those of /etc/nodevigil]
     #[arg(value_name = "FILE|DIR")]
     paths: Vec<PathBuf>,
 }
 
-/// Show every setting that has a value, and the file and line that sets it
+/// Show every setting that has a value, with the file and line that sets it
 ///
-/// The files are read as they are now; the agent uses a change after it was restarted.
+/// Reads the files as they are now. The agent uses a changed file after a restart.
 ///
-/// Exit code: 0 the settings are right, 78 they are refused.
+/// Exit code: 0 the settings are valid, 78 they are invalid.
 #[derive(Debug, clap::Args)]
 pub struct Show {
-    /// Read these files and all *.toml of these directories [default: /etc/nodevigil and what else the agent reads]
+    /// Read these files, and the *.toml files of these directories [default: the files that the agent reads, such as those of /etc/nodevigil]
     #[arg(value_name = "FILE|DIR")]
     paths: Vec<PathBuf>,
-    /// As a table, or as JSON
+    /// Print a table, or JSON
     #[arg(short, long, default_value = "text")]
     output: Output,
 }
@@ -91,7 +91,7 @@ impl Show {
         let merged = settings::load_files(&files)?;
         let mut set_by = BTreeMap::new();
         for path in &files {
-            // It was read a moment ago; if it has gone since, its settings look like defaults.
+            // The file was read a moment ago; if it was deleted since, its settings are shown as defaults.
             let text = files::read(path, settings::MAX_FILE_BYTES).unwrap_or_default();
             if let Ok(table) = DeTable::parse(&text) {
                 lines("", table.get_ref(), &text, &mut |key, line| {
@@ -129,7 +129,7 @@ fn values(section: &str, table: Table, found: &mut impl FnMut(String, Value)) {
     }
 }
 
-/// A dotted key, as TOML has it.
+/// A dotted key of TOML.
 fn join(section: &str, key: &str) -> String {
     let is_bare = key.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
     let key = if is_bare { key.to_owned() } else { Value::from(key).to_string() };

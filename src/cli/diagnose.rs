@@ -1,15 +1,17 @@
-//! `nodevigil diagnose`: what every monitor sees at present and what nodevigil can use on this host, without the agent.
+//! `nodevigil diagnose`: runs every monitor once, and checks the access that nodevigil needs. Works without the agent.
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use serde::Serialize;
+use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
 use super::{
-    BAD, COULD_NOT_TELL, GOOD, Output, block_on, complain, is_colored, print, settings_in_effect, status::color,
+    Output, UNKNOWN, block_on, complain, is_colored, print, settings_in_effect,
+    status::{color, exit_code},
 };
 use crate::{
-    condition::{ConditionType, Status, View, engine::Engine},
+    condition::{Condition, ConditionType, Status, View, engine::Engine},
     host::{
         clock::uptime,
         kmsg::LogState,
@@ -22,43 +24,24 @@ use crate::{
     settings::{self, Settings},
 };
 
-/// How long the monitors and the API server may take, and the API server at least. So it ends within ten seconds, even if disk, bus and
-/// API server hang.
+/// The time for the monitors and the API server, and the least time for the API server: the command ends within ten seconds even if the
+/// disk, the bus and the API server hang.
 const TIME: Duration = Duration::from_secs(8);
 const API_TIME: Duration = Duration::from_secs(1);
 
-/// Look at this node once, without the agent: every condition, and which of the things that nodevigil needs it can use
+/// Evaluate every condition once, without the agent, and check the access that nodevigil needs
 ///
-/// Nothing is published. It takes at most ten seconds.
+/// Publishes nothing, takes at most ten seconds, and needs root.
 ///
-/// Exit code: 0 every condition is healthy, 1 one shows a problem, 2 none does and one is Unknown.
+/// Exit code: 0 every condition is healthy, 1 a condition shows a problem, 2 none shows a problem and one is Unknown.
 #[derive(Debug, clap::Args)]
 pub struct Diagnose {
-    /// As tables, or in JSON
+    /// Print tables, or JSON
     #[arg(short, long, default_value = "text")]
     output: Output,
 }
 
-/// What was found.
-#[derive(Debug, Default, PartialEq, Serialize)]
-struct Findings {
-    conditions: Vec<Found>,
-    access: Vec<Access>,
-}
-
-/// A condition as the agent would show it, if it had just been started.
-#[derive(Debug, PartialEq, Serialize)]
-struct Found {
-    #[serde(rename = "type")]
-    kind: &'static str,
-    status: Status,
-    reason: String,
-    message: String,
-    #[serde(skip)]
-    is_problem: bool,
-}
-
-/// Something that nodevigil uses.
+/// Access to something that nodevigil uses.
 #[derive(Debug, PartialEq, Serialize)]
 struct Access {
     name: &'static str,
@@ -69,25 +52,25 @@ struct Access {
 impl Diagnose {
     pub fn run(self) -> anyhow::Result<u8> {
         if !rustix::process::geteuid().is_root() {
-            complain("diagnose reads what only root may read: run it with sudo");
-            return Ok(COULD_NOT_TELL);
+            complain("diagnose needs root: run it with sudo");
+            return Ok(UNKNOWN);
         }
         let troubles = Troubles::default();
         let settings = settings_in_effect();
         if let Err(error) = settings::load(Path::new("/"), &[]) {
             troubles.set(Trouble::ConfigRefused, error.to_string());
         }
-        let findings = block_on(look(&settings, &troubles))?;
+        let (conditions, access) = block_on("diagnosing, 10 s at most", observe(&settings, &troubles))?;
         match self.output {
-            Output::Json => print(&(serde_json::to_string_pretty(&findings)? + "\n"))?,
-            Output::Text => print(&text(&findings, is_colored()))?,
+            Output::Json => print(&format!("{:#}\n", document(&conditions, &access)))?,
+            Output::Text => print(&text(&conditions, &access, is_colored()))?,
         }
-        Ok(exit_code(&findings.conditions))
+        Ok(exit_code(conditions.iter().map(|condition| (condition.status, condition.is_problem()))))
     }
 }
 
-/// Runs the monitors until each has seen its condition, or the time is up.
-async fn look(settings: &Settings, troubles: &Troubles) -> Findings {
+/// Runs the monitors until each has evaluated its condition, or the time is up.
+async fn observe(settings: &Settings, troubles: &Troubles) -> (Vec<Condition>, Vec<Access>) {
     let deadline = Instant::now() + TIME;
     let mut tasks = Tasks::start(settings, troubles);
     let mut engine = Engine::new(Duration::ZERO, BTreeMap::new());
@@ -104,29 +87,22 @@ async fn look(settings: &Settings, troubles: &Troubles) -> Findings {
     let identity =
         timeout_at(deadline.max(Instant::now() + API_TIME), publish::identity(&settings.kubernetes, kubelet)).await;
     let identity = identity.unwrap_or_else(|_| Err(anyhow::anyhow!("the API server has not answered in time")));
-    Findings { conditions: conditions(&mut engine), access: access(&tasks, troubles, identity) }
+    (conditions(&mut engine), access(&tasks, troubles, identity))
 }
 
-fn conditions(engine: &mut Engine) -> Vec<Found> {
-    let seen = engine.evaluate(uptime());
-    let found = |kind: &ConditionType| {
-        let condition = seen.iter().find(|condition| condition.kind == *kind);
-        if condition.is_none() && kind.is_optional() {
-            return None;
-        }
-        let Some(condition) = condition else {
-            let message = format!("no result within {} s", TIME.as_secs());
-            let (status, reason) = (Status::Unknown, "-".to_owned());
-            return Some(Found { kind: kind.name(), status, reason, message, is_problem: false });
-        };
-        let (reason, message) = (condition.reason.clone(), redact::escape_controls(&condition.message));
-        let (status, is_problem) = (condition.status, condition.is_problem());
-        Some(Found { kind: kind.name(), status, reason, message, is_problem })
+/// The conditions as an agent that has just started would publish them.
+fn conditions(engine: &mut Engine) -> Vec<Condition> {
+    let evaluated = engine.evaluate(uptime());
+    let condition = |kind: &ConditionType| {
+        let message = format!("no result within {} s", TIME.as_secs());
+        let silent = Condition { kind: *kind, status: Status::Unknown, reason: "-".into(), message, flips: 0 };
+        let condition = evaluated.iter().find(|condition| condition.kind == *kind).cloned();
+        condition.or_else(|| (!kind.is_optional()).then_some(silent))
     };
-    ConditionType::ALL.iter().filter_map(found).collect()
+    ConditionType::ALL.iter().filter_map(condition).collect()
 }
 
-/// What works from here.
+/// Whether nodevigil can use the settings, the kernel log, systemd and the API server.
 fn access(tasks: &Tasks, troubles: &Troubles, identity: anyhow::Result<Identity>) -> Vec<Access> {
     let troubles = troubles.present();
     let usable = |name, trouble, message: String| match troubles.get(&trouble) {
@@ -142,7 +118,7 @@ fn access(tasks: &Tasks, troubles: &Troubles, identity: anyhow::Result<Identity>
     let unit = watched.unit.as_ref().map_or_else(
         || {
             let problem = troubles.get(&Trouble::BusLost).cloned();
-            let message = problem.unwrap_or_else(|| "it has not said which unit runs the kubelet".into());
+            let message = problem.unwrap_or_else(|| "systemd has not reported which unit runs the kubelet".into());
             Access { name: "systemd", works: false, message }
         },
         |unit| usable("systemd", Trouble::BusLost, format!("{unit} runs the kubelet")),
@@ -156,26 +132,23 @@ fn access(tasks: &Tasks, troubles: &Troubles, identity: anyhow::Result<Identity>
     vec![usable("settings", Trouble::ConfigRefused, "accepted".into()), kernel_log, unit, api]
 }
 
-fn exit_code(conditions: &[Found]) -> u8 {
-    if conditions.iter().any(|condition| condition.is_problem) {
-        BAD
-    } else if conditions.iter().any(|condition| condition.status == Status::Unknown) {
-        COULD_NOT_TELL
-    } else {
-        GOOD
-    }
+fn document(conditions: &[Condition], access: &[Access]) -> Value {
+    let conditions = conditions.iter().map(|Condition { kind, status, reason, message, .. }| {
+        json!({"type": kind.name(), "status": status, "reason": reason, "message": redact::escape_controls(message)})
+    });
+    json!({"conditions": conditions.collect::<Vec<_>>(), "access": access})
 }
 
-fn text(findings: &Findings, colored: bool) -> String {
-    let row = |found: &Found| {
-        let cells =
-            [found.kind.to_owned(), found.status.name().to_owned(), found.reason.clone(), found.message.clone()];
-        (cells, if colored { color(found.status, found.is_problem) } else { "" })
+fn text(conditions: &[Condition], access: &[Access], colored: bool) -> String {
+    let row = |condition: &Condition| {
+        let Condition { kind, status, reason, message, .. } = condition;
+        let cells = [kind.name(), status.name(), reason, &redact::escape_controls(message)].map(str::to_owned);
+        (cells, if colored { color(*status, condition.is_problem()) } else { "" })
     };
-    let conditions = table::text(["TYPE", "STATUS", "REASON", "MESSAGE"], findings.conditions.iter().map(row));
-    let row = |access: &Access| {
-        let works = if access.works { "yes" } else { "no" };
-        ([access.name.to_owned(), works.to_owned(), redact::escape_controls(&access.message)], "")
+    let conditions = table::text(["TYPE", "STATUS", "REASON", "MESSAGE"], conditions.iter().map(row));
+    let row = |Access { name, works, message }: &Access| {
+        let works = if *works { "yes" } else { "no" };
+        ([name, works, &redact::escape_controls(message)].map(str::to_owned), "")
     };
-    format!("{conditions}\n{}", table::text(["USES", "WORKS", "MESSAGE"], findings.access.iter().map(row)))
+    format!("{conditions}\n{}", table::text(["USES", "WORKS", "MESSAGE"], access.iter().map(row)))
 }

@@ -1,23 +1,23 @@
-//! `nodevigil explain`: the table of reasons for people.
+//! `nodevigil explain`: the reasons of conditions and the rules of `nodevigil check`.
 
 use kubelet_config::rules::{self, Rule};
 use serde_json::json;
 
 use super::{GOOD, Output, USAGE, complain, print};
 use crate::{
-    condition::{Reason, ReasonSpec, Remedy, suppression::SIGNS},
+    condition::{Reason, ReasonSpec, suppression::MAINTENANCE_SIGNALS},
     report::table,
 };
 
-/// Say what a reason, or a rule of `nodevigil check`, means
+/// Explain a condition's reason or a rule of `nodevigil check`; without a name, list them
 ///
-/// Exit code: 0 explained, 64 there is no such reason, condition or rule.
+/// Exit code: 0 the name exists, 64 there is no such reason, condition or rule.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: nodevigil explain KubeletCrashed")]
 pub struct Explain {
-    /// A reason, a condition for all its reasons, or a rule by its id or name [default: all reasons]
+    /// A reason, a condition (for all its reasons), or the id or name of a rule
     name: Option<String>,
-    /// As text or as JSON
+    /// Print text, or JSON
     #[arg(short, long, default_value = "text")]
     output: Output,
 }
@@ -31,11 +31,12 @@ impl Explain {
                 print(&explain_rule(rule, self.output)?)?;
                 return Ok(GOOD);
             }
-            complain(&format!("no reason, condition or rule is named {name:?}; list reasons with: nodevigil explain"));
+            complain(&format!("no reason, condition or rule is named {name:?}; list them with: nodevigil explain"));
             return Ok(USAGE);
         }
         print(&match self.output {
             Output::Text if reasons.len() == 1 => text(reasons[0]),
+            Output::Text if self.name.is_none() => format!("{}\n{}", list(&reasons), list_rules()),
             Output::Text => list(&reasons),
             Output::Json => {
                 serde_json::to_string_pretty(&reasons.iter().map(|spec| json(spec)).collect::<Vec<_>>())? + "\n"
@@ -70,37 +71,37 @@ fn condition(spec: &ReasonSpec) -> &'static str {
     spec.condition.map_or("any", |kind| kind.name())
 }
 
-const fn remedy(spec: &ReasonSpec) -> &'static str {
-    match spec.remedy {
-        Remedy::None => "none",
-        Remedy::Restart => "restart",
-        Remedy::Reboot => "reboot",
-        Remedy::Replace => "replace",
-    }
+fn remedy(spec: &ReasonSpec) -> String {
+    format!("{:?}", spec.remedy).to_lowercase()
 }
 
 fn text(spec: &ReasonSpec) -> String {
     let (name, condition, status, remedy, meaning) =
         (spec.name, condition(spec), spec.status.name(), remedy(spec), spec.meaning);
     let survives = if spec.survives_boot { "yes" } else { "no" };
-    let signs = if name == Reason::NodeInMaintenance.spec().name { signs() } else { String::new() };
+    let signals = if name == Reason::NodeInMaintenance.spec().name { signals() } else { String::new() };
     format!(
         "{name}: {meaning}\n\nCondition:           {condition}\nStatus:              {status}\n\
-         Remedy:              {remedy}\nSurvives a reboot:   {survives}\n{signs}"
+         Remedy:              {remedy}\nSurvives a reboot:   {survives}\n{signals}"
     )
 }
 
-/// What shows that somebody works on the Node.
-fn signs() -> String {
-    let rows = SIGNS.iter().map(|(sign, by)| ([sign.to_string(), (*by).to_owned()], ""));
+/// The maintenance signals that nodevigil knows.
+fn signals() -> String {
+    let rows = MAINTENANCE_SIGNALS.iter().map(|(signal, by)| ([signal.to_string(), (*by).to_owned()], ""));
     format!("\n{}", table::text(["ON THE NODE", "SET BY"], rows))
 }
 
 fn list(reasons: &[&ReasonSpec]) -> String {
     let row = |spec: &&ReasonSpec| {
-        ([spec.name, condition(spec), spec.status.name(), remedy(spec), spec.meaning].map(str::to_owned), "")
+        ([spec.name, condition(spec), spec.status.name(), &remedy(spec), spec.meaning].map(str::to_owned), "")
     };
     table::text(["REASON", "CONDITION", "STATUS", "REMEDY", "MEANING"], reasons.iter().map(row))
+}
+
+fn list_rules() -> String {
+    let row = |rule: &Rule| ([rule.id, rule.name, rule.summary].map(str::to_owned), "");
+    table::text(["RULE", "NAME", "MEANING"], rules::rules().map(row))
 }
 
 fn json(spec: &ReasonSpec) -> serde_json::Value {

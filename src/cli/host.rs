@@ -1,4 +1,4 @@
-//! `nodevigil status --host`: who uses this host's memory and processors.
+//! `nodevigil status --host`: the processes that use most memory and processor time.
 
 use super::{GOOD, Output, print};
 use crate::{
@@ -7,14 +7,14 @@ use crate::{
 };
 
 const MIB: u64 = 1 << 20;
-/// So many processes by their use of processors, and as many by memory.
+/// The number of processes that are shown for their use of processors, and for their memory.
 const PROCESSES: usize = 10;
 /// The longest cgroup that is shown, in bytes.
 const MAX_CGROUP_BYTES: usize = 100;
 /// A process name; the kernel keeps 15 bytes.
 const MAX_NAME_BYTES: usize = 32;
 
-/// Measures for a second, and prints.
+/// Measures for a second and prints the result.
 pub fn run(output: Output) -> anyhow::Result<u8> {
     let consumers = top::busiest_and_largest(PROCESSES).map_err(anyhow::Error::msg)?;
     print(&match output {

@@ -14,6 +14,7 @@ mod replay;
 mod status;
 
 use std::{
+    convert::Infallible,
     env,
     io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
@@ -21,9 +22,11 @@ use std::{
     time::Duration,
 };
 
+use anyhow::Context as _;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use jiff::SignedDuration;
+use tokio::time::{Instant, sleep};
 
 use crate::{
     host::{disk, kubelet, pod, top},
@@ -31,21 +34,21 @@ use crate::{
     settings::{self, Settings, accepted},
 };
 
-/// Done, or everything is well.
+/// The command has done its work, or everything is healthy.
 const GOOD: u8 = 0;
-/// Not done, or something is not well.
+/// The command has failed, or there is a problem.
 const BAD: u8 = 1;
-/// Whether everything is well is not known.
-const COULD_NOT_TELL: u8 = 2;
+/// Whether there is a problem is not known.
+const UNKNOWN: u8 = 2;
 /// The command line is wrong: `EX_USAGE` of sysexits.h.
 const USAGE: u8 = 64;
 
-/// Watches the health of this node and publishes it as conditions of the Node.
+/// Reports the health of this node as conditions of its Node.
 ///
 /// nodevigil only observes: it restarts and kills nothing.
 #[derive(Debug, Parser)]
 #[command(name = "nodevigil", version, max_term_width = 100)]
-#[command(after_help = "Exit code of every command: 64 the command line is wrong.")]
+#[command(after_help = "Every command exits with 64 if its command line is wrong.")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -53,11 +56,11 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Watch the node until stopped, as nodevigil.service does
+    /// Run the agent, as nodevigil.service does
     ///
-    /// Exit code: 0 stopped, 70 a part of the agent failed, 78 the settings are refused and no earlier ones were accepted.
+    /// Exit code: 0 the agent was stopped, 70 a task of the agent failed, 78 the settings are invalid and there are no earlier valid ones.
     Run {
-        /// Read this file, or all *.toml of this directory, in place of the usual settings files; can be repeated
+        /// Read this file, or every *.toml file of this directory, instead of the default settings files; can be repeated
         #[arg(long, value_name = "FILE|DIR")]
         config: Vec<PathBuf>,
     },
@@ -68,20 +71,26 @@ enum Command {
     Pause(pause::PauseCommand),
     /// End the pause
     ///
-    /// Exit code: 0 not paused any more, 1 the pause could not be ended.
+    /// Exit code: 0 nodevigil is not paused any more, 1 the pause could not be ended.
     Resume,
-    /// Work with the settings files
+    /// Check or show the settings
     #[command(subcommand)]
     Config(config::Config),
     Explain(explain::Explain),
-    /// Print a script that completes nodevigil's command lines in a shell
+    /// Print a completion script for a shell
     #[command(after_help = "Example: nodevigil completions bash >/etc/bash_completion.d/nodevigil")]
     Completions {
         /// The shell
         shell: Shell,
     },
     Cleanup(cleanup::Cleanup),
-    /// Print what the command line of a kubelet, its files and cloud-init say, as the agent reads them
+    /// Write the man pages into a directory, for packages
+    #[command(hide = true)]
+    Man {
+        /// A directory that exists
+        directory: PathBuf,
+    },
+    /// Print what the agent reads of the kubelet's command line, of its files and of cloud-init's status
     #[command(name = kubelet::SUBCOMMAND, hide = true)]
     KubeletFacts {
         /// The kubelet's process, if it runs
@@ -93,14 +102,14 @@ enum Command {
         /// A directory on it
         path: PathBuf,
     },
-    /// Print the processes that grow fastest or hold most memory
+    /// Print the processes whose memory grows fastest or is largest
     #[command(name = top::SUBCOMMAND, hide = true)]
     Top,
     #[command(hide = true)]
     Replay(replay::Replay),
 }
 
-/// How a command answers.
+/// The format of a command's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Output {
     Text,
@@ -132,6 +141,7 @@ pub fn main() -> ExitCode {
         Command::Explain(explain) => explain.run(),
         Command::Completions { shell } => print(&completions(shell)).map(|()| GOOD),
         Command::Cleanup(cleanup) => cleanup.run(),
+        Command::Man { directory } => man(&directory),
         Command::KubeletFacts { pid } => print_json(&kubelet::read(pid)),
         Command::ProbeDisk { path } => probe_disk(&path),
         Command::Top => print_json(&top::read()),
@@ -149,13 +159,18 @@ fn completions(shell: Shell) -> String {
     String::from_utf8_lossy(&script).into_owned()
 }
 
-/// Prints what a child of the agent has found.
+fn man(directory: &Path) -> anyhow::Result<u8> {
+    clap_mangen::generate_to(Cli::command(), directory).with_context(|| directory.display().to_string())?;
+    Ok(GOOD)
+}
+
+/// Prints the result of a child of the agent.
 fn print_json(found: &impl serde::Serialize) -> anyhow::Result<u8> {
     print(&serde_json::to_string(found)?)?;
     Ok(GOOD)
 }
 
-/// Prints a line of JSON before each step, so that a reader knows which one hangs, and the result.
+/// Prints a line of JSON before each step, so that the agent knows which step hangs, and then the result.
 fn probe_disk(path: &Path) -> anyhow::Result<u8> {
     let line = |line: &disk::Line| print(&format!("{}\n", serde_json::to_string(line)?));
     let probe = disk::probe_here(path, |step| _ = line(&disk::Line::Step(step)));
@@ -163,27 +178,50 @@ fn probe_disk(path: &Path) -> anyhow::Result<u8> {
     Ok(GOOD)
 }
 
-/// A time span that is longer than nothing, as people write it.
+/// A positive time span, such as `90s`.
 fn duration(text: &str) -> Result<Duration, String> {
     let duration = text.parse().ok().filter(SignedDuration::is_positive);
-    duration.map(SignedDuration::unsigned_abs).ok_or_else(|| "wanted a time such as 90s, 30m or 2h30m".to_owned())
+    duration.map(SignedDuration::unsigned_abs).ok_or_else(|| "expected a duration such as 90s, 30m or 2h30m".to_owned())
 }
 
-/// The settings that the agent uses: if they are refused, those that it accepted last.
+/// The settings that the agent uses: the last valid ones if those of the files are invalid.
 fn settings_in_effect() -> Settings {
     let settings = settings::load(Path::new("/"), &[]).ok();
     settings.or_else(|| accepted::read(Path::new(accepted::PATH))).unwrap_or_default()
 }
 
-/// Does what waits. A thread of it that hangs in the kernel (state D) is not waited for.
-fn block_on<T>(work: impl Future<Output = T>) -> anyhow::Result<T> {
+/// Runs `work`, and shows on a terminal that it does so for longer than a second. Does not wait for its threads that hang in the kernel
+/// (state D).
+fn block_on<T>(doing: &str, work: impl Future<Output = T>) -> anyhow::Result<T> {
     let runtime = run::runtime()?;
-    let done = runtime.block_on(work);
+    let done = runtime.block_on(async {
+        tokio::select! {
+            done = work => done,
+            never = show_progress(doing) => match never {},
+        }
+    });
+    replace_line("");
     runtime.shutdown_background();
     Ok(done)
 }
 
-/// Prints to stdout. A reader that has gone away, such as `head`, is no error.
+async fn show_progress(doing: &str) -> Infallible {
+    let started = Instant::now();
+    loop {
+        sleep(Duration::from_secs(1)).await;
+        replace_line(&format!("{doing}: {} s", started.elapsed().as_secs()));
+    }
+}
+
+/// Replaces the last line of stderr if stderr is a terminal.
+fn replace_line(text: &str) {
+    let mut stderr = io::stderr().lock();
+    if stderr.is_terminal() {
+        _ = write!(stderr, "\r\x1b[K{text}");
+    }
+}
+
+/// Prints to stdout. It is no error that the reader, such as `head`, has closed the pipe.
 fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -200,6 +238,7 @@ fn is_colored() -> bool {
 
 /// Prints a line to stderr.
 fn complain(message: &str) {
+    replace_line("");
     _ = writeln!(io::stderr().lock(), "nodevigil: {}", redact::escape_controls(message));
 }
 

@@ -1,4 +1,4 @@
-//! `nodevigil pause` and `nodevigil resume`. Neither the agent nor the API server is needed.
+//! `nodevigil pause` and `nodevigil resume`. Both work without the agent and without the API server.
 
 use std::{env, io, path::Path, time::Duration};
 
@@ -11,19 +11,19 @@ use crate::host::{
     pause::{self, Pause},
 };
 
-/// Publish no problem of this node for a while, such as during maintenance
+/// Suppress the problems of this node for some time, such as during maintenance
 ///
-/// Until the pause ends, a condition that would be False is Unknown with reason `NodePaused`, and its message says what was found.
-/// A reboot ends the pause. Needs root.
+/// Until the pause ends, a problem is published as Unknown with reason `NodePaused`; the message has the problem. A reboot ends the pause.
+/// Needs root.
 ///
-/// Exit code: 0 paused, 1 not paused.
+/// Exit code: 0 nodevigil is paused, 1 it is not paused.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: nodevigil pause 2h30m --reason 'new disk'")]
 pub struct PauseCommand {
-    /// How long, such as 90s, 30m or 2h30m; at most `max_pause_secs` of the settings
+    /// How long, such as 90s, 30m or 2h30m; at most [maintenance] `max_pause_secs`
     #[arg(default_value = "1h", value_parser = duration)]
     duration: Duration,
-    /// Why, for those who look at the Node
+    /// The reason, which the messages on the Node quote
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }
@@ -34,7 +34,7 @@ impl PauseCommand {
         let pause = self.pause(clock::wall(), max, user())?;
         pause.write(Path::new(pause::PATH)).map_err(|error| file_error(&error, "nodevigil pause"))?;
         let until = pause.until;
-        print(&format!("paused until {until}: no condition of this node is False until then\n"))?;
+        print(&format!("paused until {until}: until then a problem of this node is published as Unknown\n"))?;
         Ok(GOOD)
     }
 
@@ -53,7 +53,7 @@ impl PauseCommand {
 /// Ends the pause.
 pub fn resume() -> anyhow::Result<u8> {
     let was_paused = pause::remove(Path::new(pause::PATH)).map_err(|error| file_error(&error, "nodevigil resume"))?;
-    print(if was_paused { "resumed\n" } else { "it was not paused\n" })?;
+    print(if was_paused { "resumed\n" } else { "nodevigil was not paused\n" })?;
     Ok(GOOD)
 }
 
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_says_what_to_do() {
+    fn an_error_has_advice() {
         let error = file_error(&io::ErrorKind::PermissionDenied.into(), "nodevigil resume").to_string();
         assert_eq!(error, "/run/nodevigil/pause.json: permission denied; it needs root: sudo nodevigil resume");
     }

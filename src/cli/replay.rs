@@ -1,4 +1,4 @@
-//! `nodevigil replay`: what the memory's monitor makes of a recording.
+//! `nodevigil replay`: replays a recording of a host's memory through the memory monitor.
 
 use std::{
     fs::File,
@@ -11,12 +11,12 @@ use anyhow::{Context as _, ensure};
 use super::{GOOD, print};
 use crate::monitor::memory::recording::{Replayed, Transition};
 
-/// Show what nodevigil makes of a recording of a host's memory
+/// Replay a recording of a host's memory through the memory monitor
 ///
-/// Reads the samples as often as the agent reads a host's memory, and prints a JSON line for each change of state, with the reason.
-/// The states are calm, imminent, thrashing (which the Node shows after a minute) and oom.
+/// Prints a JSON line for each change of state, with the reason. The states are calm, imminent, thrashing (which the Node shows after a
+/// minute) and oom.
 ///
-/// Exit code: 0 all of it was replayed, 1 the recording cannot be read.
+/// Exit code: 0 the whole recording was replayed, 1 it cannot be read.
 #[derive(Debug, clap::Args)]
 pub struct Replay {
     /// The recording: JSON lines, a header and then samples
@@ -58,8 +58,8 @@ mod tests {
 
     #[test]
     fn each_change_of_state_is_a_line_and_an_error_names_file_and_line() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("recording.jsonl");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("recording.jsonl");
         let replayed = |text: &str| {
             fs::write(&path, text).unwrap();
             let mut lines = Vec::new();

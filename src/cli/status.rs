@@ -1,4 +1,4 @@
-//! `nodevigil status`: what the agent wrote to status.json last.
+//! `nodevigil status`: what the agent last wrote to status.json.
 
 use std::{
     io::{self, IsTerminal as _, Write as _},
@@ -10,7 +10,7 @@ use std::{
 use clap::builder::PossibleValuesParser;
 use jiff::Timestamp;
 
-use super::{BAD, COULD_NOT_TELL, GOOD, Output, complain, host, is_colored, print};
+use super::{BAD, GOOD, Output, UNKNOWN, complain, host, is_colored, print};
 use crate::{
     condition::{ConditionType, Status as ConditionStatus},
     host::{clock, pause::Pause},
@@ -21,24 +21,26 @@ use crate::{
 };
 
 const WATCH_EVERY: Duration = Duration::from_secs(1);
-/// Moves a terminal's cursor to the upper left, and clears what is behind it (ECMA-48: CUP, ED).
+/// Moves a terminal's cursor to the upper left corner and clears the screen from there (ECMA-48: CUP, ED).
 const CLEAR: &str = "\x1b[H\x1b[J";
 
-/// Show the conditions of this node as nodevigil finds them
+/// Show the conditions that the agent reports
 ///
-/// Exit code: 0 every condition is healthy, 1 one shows a problem, 2 none does and one is Unknown, or the agent does not run.
+/// Works without the API server. For scripts: `nodevigil status KubeletHealthy` has the exit code of this condition alone.
+///
+/// Exit code: 0 every condition is healthy, 1 a condition shows a problem, 2 none shows a problem and one is Unknown, or the agent is not running.
 #[derive(Debug, clap::Args)]
 pub struct Status {
-    /// Show this condition alone
+    /// Show only this condition
     #[arg(value_parser = PossibleValuesParser::new(ConditionType::ALL.iter().map(|kind| kind.name())), ignore_case = true)]
     condition: Option<String>,
-    /// As a table, or as the content of /run/nodevigil/status.json
+    /// Print a table, or the content of /run/nodevigil/status.json
     #[arg(short, long, default_value = "text")]
     output: Output,
-    /// Show it again each second until Ctrl-C; where stdout is not a terminal, at each change
+    /// Redraw the table each second until Ctrl-C; if stdout is not a terminal, print it at each change
     #[arg(short, long)]
     watch: bool,
-    /// Show which processes of this host use most memory and processor time, in place of the conditions
+    /// Show the processes that use most memory and processor time, instead of the conditions
     #[arg(long, conflicts_with_all = ["condition", "watch"])]
     host: bool,
 }
@@ -55,16 +57,16 @@ impl Status {
         match self.report(now) {
             Ok(report) => {
                 print(&self.shown(&report, now)?)?;
-                Ok(exit_code(&report.conditions))
+                Ok(exit_code(report.conditions.iter().map(ConditionReport::state)))
             }
             Err(why) => {
                 complain(&why);
-                Ok(COULD_NOT_TELL)
+                Ok(UNKNOWN)
             }
         }
     }
 
-    /// The present report, with the wanted conditions.
+    /// The present report with the requested conditions.
     fn report(&self, now: Timestamp) -> Result<StatusReport, String> {
         let mut report = present(Path::new(report::PATH), now)?;
         if let Some(name) = &self.condition {
@@ -80,7 +82,7 @@ impl Status {
         })
     }
 
-    /// Shows it until stdout is closed.
+    /// Shows the report until stdout is closed.
     fn watch(&self) -> anyhow::Result<u8> {
         let is_redrawn = io::stdout().is_terminal() && self.output == Output::Text;
         let mut last = None;
@@ -107,57 +109,51 @@ impl Status {
     }
 }
 
-/// Whether a report says something else than the last one, whenever it was written.
+/// Whether a report differs from the last one in more than the time when it was written.
 fn has_changed(last: &mut Option<Result<StatusReport, ()>>, seen: &Result<StatusReport, String>) -> bool {
     let seen = match seen {
         Ok(report) => Ok(StatusReport { written_at: Timestamp::UNIX_EPOCH, ..report.clone() }),
-        Err(_) => Err(()), // which may have an age in it
+        Err(_) => Err(()), // the message may have an age in it
     };
     let has_changed = last.as_ref() != Some(&seen);
     *last = Some(seen);
     has_changed
 }
 
-/// The report at `path`, if the agent still writes it.
+/// The report at `path`, unless it is so old that the agent is not running.
 fn present(path: &Path, now: Timestamp) -> Result<StatusReport, String> {
     let file = path.display();
     let report = StatusReport::read(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => does_not_run(&format!("{file} does not exist")),
+        io::ErrorKind::NotFound => not_running(&format!("{file} does not exist")),
         _ => format!("{file}: {error}"),
     })?;
     let age = now.duration_since(report.written_at);
     if age > report::STALE_AFTER {
-        return Err(does_not_run(&format!("{file} was written {} ago", table::age(age))));
+        return Err(not_running(&format!("{file} was written {} ago", table::age(age))));
     }
     Ok(report)
 }
 
-fn does_not_run(why: &str) -> String {
-    format!("the agent does not run: {why}; see: systemctl status nodevigil")
+fn not_running(why: &str) -> String {
+    format!("the agent is not running: {why}; see: systemctl status nodevigil")
 }
 
-fn exit_code(conditions: &[ConditionReport]) -> u8 {
-    let is_unknown = |condition: &ConditionReport| condition.status == ConditionStatus::Unknown;
-    if conditions.iter().any(ConditionReport::is_problem) {
-        BAD
-    } else if conditions.is_empty() || conditions.iter().any(is_unknown) {
-        COULD_NOT_TELL
-    } else {
-        GOOD
-    }
+/// The exit code for conditions: the status of each, and whether it shows a problem.
+pub fn exit_code(conditions: impl Iterator<Item = (ConditionStatus, bool)>) -> u8 {
+    let code = |(status, is_problem)| match status {
+        _ if is_problem => (2, BAD),
+        ConditionStatus::Unknown => (1, UNKNOWN),
+        _ => (0, GOOD),
+    };
+    conditions.map(code).max().map_or(UNKNOWN, |(_, code)| code)
 }
 
 fn text(report: &StatusReport, now: Timestamp, colored: bool) -> String {
     let row = |condition: &ConditionReport| {
         let age = table::age(now.duration_since(condition.since));
         let status = condition.status.name().to_owned();
-        let cells = [
-            condition.kind.clone(),
-            status,
-            condition.reason.clone(),
-            age,
-            redact::escape_controls(&condition.message),
-        ];
+        let message = redact::escape_controls(&condition.message);
+        let cells = [condition.kind.clone(), status, condition.reason.clone(), age, message];
         (cells, if colored { color(condition.status, condition.is_problem()) } else { "" })
     };
     let table = table::text(["TYPE", "STATUS", "REASON", "AGE", "MESSAGE"], report.conditions.iter().map(row));
@@ -173,11 +169,11 @@ pub const fn color(status: ConditionStatus, is_problem: bool) -> &'static str {
     }
 }
 
-/// Lines below the table: what keeps the conditions from being found, or from being published as they are.
+/// The lines below the table: a pause, and what prevents nodevigil from monitoring or from publishing.
 fn remarks(report: &StatusReport, now: Timestamp) -> Vec<String> {
     let mut remarks = Vec::new();
     if report.conditions.is_empty() {
-        remarks.push("No condition is known yet".to_owned());
+        remarks.push("No condition has been reported yet".to_owned());
     }
     if let Some(Pause { until, by, reason }) = &report.pause {
         let reason = reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
@@ -229,12 +225,12 @@ mod tests {
     #[test]
     fn the_exit_code_is_that_of_the_worst_condition() {
         use ConditionStatus::{False, True, Unknown};
-        let code = |statuses: &[_]| exit_code(&report(statuses).conditions);
+        let code = |statuses: &[_]| exit_code(report(statuses).conditions.iter().map(ConditionReport::state));
         assert_eq!([code(&[True, True]), code(&[Unknown, False]), code(&[True, Unknown]), code(&[])], [0, 1, 2, 2]);
     }
 
     #[test]
-    fn the_table_is_followed_by_what_is_in_the_way() {
+    fn the_table_is_followed_by_the_pause_and_by_problems_of_nodevigil() {
         let mut report = report(&[ConditionStatus::False]);
         let now = "2026-01-01T00:01:05Z".parse().unwrap();
         let table = "\
@@ -258,7 +254,7 @@ Problem of nodevigil itself, BusLost: no answer␛
     }
 
     #[test]
-    fn a_report_is_shown_again_when_it_says_something_else() {
+    fn a_report_is_shown_again_when_more_than_its_time_has_changed() {
         let mut last = None;
         let mut has_changed = |seen: Result<StatusReport, &str>| has_changed(&mut last, &seen.map_err(str::to_owned));
         let healthy = report(&[ConditionStatus::True]);
@@ -270,11 +266,11 @@ Problem of nodevigil itself, BusLost: no answer␛
     }
 
     #[test]
-    fn an_old_report_or_none_means_that_the_agent_does_not_run() {
+    fn an_old_report_or_none_means_that_the_agent_is_not_running() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("status.json");
         let file = path.display();
-        let expected = |why| format!("the agent does not run: {file} {why}; see: systemctl status nodevigil");
+        let expected = |why| format!("the agent is not running: {file} {why}; see: systemctl status nodevigil");
         let now = "2026-01-01T00:02:00Z".parse().unwrap();
         assert_eq!(present(&path, now).unwrap_err(), expected("does not exist"));
         report(&[]).write(&path).unwrap();

@@ -1,7 +1,7 @@
-//! Turns monitors' reports over time into what each condition should show.
+//! Computes each condition from the monitors' reports over time.
 //!
-//! - A problem (a finding with the type's [`ConditionType::problem_status`], mostly `False`) counts as soon as a monitor reports it; monitors count failed probes themselves.
-//! - It ends when the monitor has reported without it for `healthy_for`. A report that cannot tell restarts that time.
+//! - A problem (a finding with the type's [`ConditionType::problem_status`], usually `False`) is shown as soon as a monitor reports it; monitors count failed probes themselves.
+//! - It ends when the monitor has reported without it for `healthy_for`. A report of `Unknown` restarts that time.
 //! - Of several problems the worst is shown. One with another remedy than the shown one waits five minutes, because controllers
 //!   that match reasons measure from `lastTransitionTime`, and that moves with the status only (Karpenter 1.15, `RepairPolicy`).
 
@@ -13,16 +13,16 @@ use super::{Condition, ConditionType, Finding, Reason, Remedy, ShownAs, Status, 
 const REMEDY_CHANGES_AFTER: Duration = Duration::from_mins(5);
 /// A problem that its monitor can neither confirm nor deny for this long is dropped.
 const FORGOTTEN_AFTER: Duration = Duration::from_mins(10);
-/// A monitor that has not reported for this long is treated as unable to tell.
+/// The condition of a monitor that has not reported for this long is `Unknown`.
 const SILENT_AFTER: Duration = Duration::from_mins(1);
 /// The longest message of a condition, in bytes. The API server has no limit, but every Node of every list carries it.
 const MESSAGE_MAX: usize = 1024;
 
-/// What all conditions should show.
+/// The state of all conditions.
 #[derive(Debug)]
 pub struct Engine {
     healthy_for: Duration,
-    turned_down: BTreeMap<Reason, ShownAs>,
+    downgraded: BTreeMap<Reason, ShownAs>,
     conditions: Vec<ConditionState>,
     suppression: Option<Suppression>,
 }
@@ -55,13 +55,13 @@ struct Problem {
 
 impl Engine {
     /// An engine for all conditions; a problem ends after its monitor has reported without it for `healthy_for`.
-    pub fn new(healthy_for: Duration, turned_down: BTreeMap<Reason, ShownAs>) -> Self {
+    pub fn new(healthy_for: Duration, downgraded: BTreeMap<Reason, ShownAs>) -> Self {
         let conditions = ConditionType::ALL.iter().map(|&kind| ConditionState::new(kind)).collect();
-        Self { healthy_for, turned_down, conditions, suppression: None }
+        Self { healthy_for, downgraded, conditions, suppression: None }
     }
 
-    /// Takes over what the Node shows from an earlier run of the agent. `booted_since` tells whether the host has booted since the
-    /// condition was last written: what no reboot survives is dropped then.
+    /// Takes over what the Node shows from an earlier run of the agent. `booted_since`: whether the host has booted since the
+    /// condition was last written. Problems that do not survive a reboot are dropped then.
     pub fn adopt(&mut self, observed: Condition, booted_since: bool, now: Uptime) {
         let state = self.state(observed.kind);
         if observed.is_problem() {
@@ -78,13 +78,13 @@ impl Engine {
         }
     }
 
-    /// Takes in a monitor's present view of a condition.
+    /// Records a monitor's present view of a condition.
     pub fn report(&mut self, kind: ConditionType, view: View, now: Uptime) {
-        let view = turn_down(kind, view, &self.turned_down);
+        let view = downgrade(kind, view, &self.downgraded);
         let state = self.state(kind);
         match &view {
             View::Seen { findings, .. } => state.report_findings(findings, now),
-            View::CannotTell(_) | View::Unchanged(_) | View::Unexplained(_) => {
+            View::Unknown(_) | View::Unchanged(_) | View::Unexplained(_) => {
                 state.problems.iter_mut().for_each(|problem| problem.absent_since = None);
             }
             View::Excused(_) => state.problems.clear(),
@@ -108,7 +108,7 @@ impl Engine {
         self.suppression = by;
     }
 
-    /// Whether no monitor has found anything, and every one that has reported could look.
+    /// Whether no monitor has reported a finding or `Unknown`.
     pub fn is_well(&self) -> bool {
         let is_well = |view: &View| matches!(view, View::Seen { findings, .. } if findings.is_empty());
         self.conditions.iter().all(|state| state.view.as_ref().is_none_or(|(view, _)| is_well(view)))
@@ -132,13 +132,13 @@ impl Engine {
     }
 }
 
-/// A view without the findings that are turned off, and with those that are warnings behind the problems.
-fn turn_down(kind: ConditionType, view: View, turned_down: &BTreeMap<Reason, ShownAs>) -> View {
+/// The view without the findings of disabled reasons, and with downgraded findings after the problems.
+fn downgrade(kind: ConditionType, view: View, downgraded: &BTreeMap<Reason, ShownAs>) -> View {
     match view {
         View::Seen { healthy, mut findings } => {
-            findings.retain(|finding| turned_down.get(&finding.reason) != Some(&ShownAs::Off));
+            findings.retain(|finding| downgraded.get(&finding.reason) != Some(&ShownAs::Off));
             for finding in &mut findings {
-                if turned_down.contains_key(&finding.reason) {
+                if downgraded.contains_key(&finding.reason) {
                     finding.status = kind.healthy_status();
                 }
             }
@@ -253,8 +253,8 @@ impl ConditionState {
         }
     }
 
-    /// What is shown without a problem: a warning, health, or that the monitor cannot tell. None before the first report of a condition
-    /// that the Node does not have.
+    /// The condition without a problem: healthy, a warning or `Unknown`. None before the first report of a condition that the Node does not
+    /// have.
     fn without_problem(&self, now: Uptime) -> Option<Condition> {
         let Some((view, reported_at)) = &self.view else {
             return self.shown.clone();
@@ -269,10 +269,9 @@ impl ConditionState {
                 return self.shown.clone();
             }
             View::Unexplained(_) if self.shows_a_reason_of_its_own() => return self.shown.clone(),
-            View::Unchanged(finding)
-            | View::Unexplained(finding)
-            | View::CannotTell(finding)
-            | View::Excused(finding) => finding,
+            View::Unchanged(finding) | View::Unexplained(finding) | View::Unknown(finding) | View::Excused(finding) => {
+                finding
+            }
             View::Seen { healthy, findings } => {
                 let Some(finding) = findings.first() else {
                     let spec = Reason::healthy(self.kind).spec();
@@ -284,7 +283,7 @@ impl ConditionState {
         Some(self.condition(finding.status, finding.reason.spec().name, &finding.message))
     }
 
-    /// Whether it is `Unknown` with a reason that says something of what is watched, and not of the agent.
+    /// Whether it is `Unknown` with a reason of its own, not one that every condition can have.
     fn shows_a_reason_of_its_own(&self) -> bool {
         let shown = self.shown.as_ref().filter(|shown| shown.status == Status::Unknown);
         let reason = shown.and_then(|shown| Reason::by_name(&shown.reason));
@@ -365,7 +364,7 @@ mod tests {
 
     #[test]
     fn not_knowing_neither_starts_nor_ends_a_problem() {
-        let silent = || View::CannotTell(finding(Reason::KubeletHealthzSilent));
+        let silent = || View::Unknown(finding(Reason::KubeletHealthzSilent));
         let mut engine = engine();
         engine.report(KubeletHealthy, silent(), at(1));
         assert_shows(&mut engine, 1, Status::Unknown, "KubeletHealthzSilent");
@@ -468,11 +467,11 @@ mod tests {
 
     #[test]
     fn a_reason_that_is_turned_down_is_a_warning_or_nothing() {
-        let turned_down = |how| Engine::new(HEALTHY_FOR, BTreeMap::from([(Reason::KubeletHung, how)]));
-        let mut warning = turned_down(ShownAs::Warning);
+        let downgraded = |how| Engine::new(HEALTHY_FOR, BTreeMap::from([(Reason::KubeletHung, how)]));
+        let mut warning = downgraded(ShownAs::Warning);
         warning.report(KubeletHealthy, problem(Reason::KubeletHung), at(1));
         assert_shows(&mut warning, 1, Status::True, "KubeletHung");
-        let mut off = turned_down(ShownAs::Off);
+        let mut off = downgraded(ShownAs::Off);
         off.report(KubeletHealthy, problem(Reason::KubeletHung), at(1));
         assert_shows(&mut off, 1, Status::True, "KubeletIsHealthy");
     }

@@ -1,4 +1,4 @@
-//! Node conditions: their types, the table of reasons, and the engine that turns monitors' reports into what the Node should show.
+//! Node conditions: their types, the table of reasons, and the engine that computes the conditions from the monitors' reports.
 //!
 //! Nothing here does I/O or reads a clock; the time is handed in. Uses no other module.
 
@@ -73,7 +73,7 @@ impl ConditionType {
         self.problem_status().opposite()
     }
 
-    /// Whether only some hosts have what it is about; the others get no such condition.
+    /// Whether only hosts with certain hardware have the condition.
     pub const fn is_optional(self) -> bool {
         matches!(self, Self::NodeGPUHealthy)
     }
@@ -119,7 +119,7 @@ impl Status {
     }
 }
 
-/// The least that repairs the node, if the problem is the node's own. Controllers that match reasons choose by it.
+/// The least action that repairs the node, if the problem is the node's own. Controllers that match reasons choose by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remedy {
     None,
@@ -135,7 +135,7 @@ pub struct ReasonSpec {
     /// The condition that can have it; none of a reason that every condition can have.
     pub condition: Option<ConditionType>,
     pub status: Status,
-    /// Sampled reasons come from several probes in a row. They are held back shortly after boot.
+    /// Sampled reasons need several probes in a row. They are suppressed shortly after boot.
     pub sampled: bool,
     pub remedy: Remedy,
     /// Whether the problem can outlive a reboot of the host.
@@ -143,11 +143,11 @@ pub struct ReasonSpec {
     pub meaning: &'static str,
 }
 
-/// One thing that a monitor sees.
+/// A finding of a monitor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finding {
     pub reason: Reason,
-    /// The reason's own, unless the settings turn the reason down.
+    /// The reason's status, unless the settings downgrade the reason.
     pub status: Status,
     pub message: String,
 }
@@ -158,28 +158,28 @@ impl Finding {
     }
 }
 
-/// What a monitor sees of one condition at present. It replaces the monitor's previous view.
+/// A monitor's present view of one condition. It replaces the previous view.
 #[derive(Debug, Clone, PartialEq)]
 pub enum View {
-    /// The monitor looked: `findings`, worst first; without any the condition is healthy, which `healthy` says in a sentence.
+    /// The monitor could evaluate the condition: `findings`, worst first. Without findings it is healthy, with the message `healthy`.
     Seen { healthy: String, findings: Vec<Finding> },
-    /// The monitor could not look. Problems stay as they are.
-    CannotTell(Finding),
-    /// Nothing new: what is shown stays, as during a planned restart. The finding is shown where nothing has been shown yet.
+    /// The monitor could not evaluate the condition. Problems stay as they are.
+    Unknown(Finding),
+    /// Nothing new: what is shown stays, as during a planned restart. The finding is shown if nothing has been shown yet.
     Unchanged(Finding),
-    /// It does not work, and why is not known: a reason that is shown stays, health does not. Else the finding is shown.
+    /// It does not work for an unknown reason. A reason that is shown stays, unless it is healthy. Otherwise the finding is shown.
     Unexplained(Finding),
-    /// The state is somebody's will, such as `systemctl stop kubelet`: problems end now.
+    /// The state is intended, as after `systemctl stop kubelet`: problems end now.
     Excused(Finding),
 }
 
 impl View {
-    /// There is no problem, which the message says in a sentence.
+    /// A healthy condition with this message.
     pub fn healthy(message: impl Into<String>) -> Self {
         Self::Seen { healthy: message.into(), findings: Vec::new() }
     }
 
-    /// This alone was found.
+    /// A view with this finding alone.
     pub fn found(reason: Reason, message: impl Into<String>) -> Self {
         Self::Seen { healthy: String::new(), findings: vec![Finding::new(reason, message)] }
     }
@@ -190,7 +190,7 @@ impl View {
     }
 }
 
-/// One condition as the Node should show it. Its transition time is the publisher's business.
+/// One condition as the Node should show it. The publisher sets its transition time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Condition {
     pub kind: ConditionType,
@@ -215,7 +215,7 @@ impl Condition {
     }
 }
 
-/// How a reason that the settings turn down is shown.
+/// How a downgraded reason is published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ShownAs {
@@ -225,7 +225,7 @@ pub enum ShownAs {
     Off,
 }
 
-/// What the publisher should make the Node show.
+/// The state that the publisher applies to the Node.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Desired {
     /// The Node whose conditions the engine has adopted. The publisher writes to no other: before the adoption it would overwrite what

@@ -1,5 +1,5 @@
-//! The names under which conditions are written on the Node: our own always, and beside them those of a profile, which other
-//! controllers know.
+//! The names under which conditions are published: nodevigil's own names, and additionally those of a profile, which other controllers
+//! know.
 
 use std::collections::HashMap;
 
@@ -11,16 +11,16 @@ use super::{
     Reason, Status,
 };
 
-/// Which names are written beside our own.
+/// Which names are published in addition to nodevigil's own.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
     /// None.
     #[default]
     Native,
-    /// Those of the EKS node monitoring agent, by which Karpenter on AWS and EKS repair nodes. Not beside that agent.
+    /// Those of the EKS node monitoring agent, by which Karpenter on AWS and EKS repair nodes. Do not use it together with that agent.
     Eks,
-    /// Those of node-problem-detector, with its polarity: `True` is a problem. Not beside node-problem-detector.
+    /// Those of node-problem-detector, with its polarity: `True` is a problem. Do not use it together with node-problem-detector.
     Npd,
 }
 

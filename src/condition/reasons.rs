@@ -1,4 +1,4 @@
-//! The table of reasons, worst first within a condition. `nodevigil explain` prints it.
+//! The table of reasons, the worst of each condition first. `nodevigil explain` prints it.
 
 use super::{
     ConditionType::{
@@ -8,10 +8,10 @@ use super::{
     ReasonSpec, Remedy, Status,
 };
 
-/// One row a reason: name, condition, status, whether it is sampled, the remedy, whether it can outlive a reboot, its meaning.
+/// One row for each reason: name, condition, status, whether it is sampled, remedy, whether it survives a reboot, meaning.
 macro_rules! reasons {
     ($($name:ident: $condition:expr, $status:ident, $sampled:literal, $remedy:ident, $survives_boot:literal, $meaning:literal;)*) => {
-        /// Why a condition is as it is. Of two reasons the smaller one is worse.
+        /// The reason of a condition. The smaller of two reasons is the worse one.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
         pub enum Reason { $($name),* }
 
@@ -46,71 +46,71 @@ const ANY: Option<ConditionType> = None;
 #[rustfmt::skip]
 reasons! {
     // reason: condition, status, sampled, remedy, survives a boot, meaning
-    KubeletClientCertExpired: KUBELET, False, false, Replace, true, "The kubelet's client certificate has expired by the host's clock and by the API server's, so the API server refuses the kubelet. A restart does not help.";
-    KubeletOOMKilled: KUBELET, False, false, Restart, false, "The kernel OOM-killed the kubelet, for the host's memory or for a limit of its cgroup.";
-    KubeletCrashLooping: KUBELET, False, false, Restart, false, "The kubelet ended three times within 5 minutes or five times within 30, or systemd's start limit was hit.";
-    KubeletCrashed: KUBELET, False, false, Restart, false, "The kubelet's process ended, and no stop job was queued for its unit.";
-    KubeletStoppedWithDependency: KUBELET, False, false, Restart, false, "systemd stopped the kubelet because the service that it is bound to (BindsTo=) failed, and has not started it again.";
-    KubeletUnkillable: KUBELET, False, true, Reboot, false, "The kubelet does not answer and does not end: a thread waits in the kernel (state D), or the process outlived SIGKILL.";
+    KubeletClientCertExpired: KUBELET, False, false, Replace, true, "The kubelet's client certificate has expired by the host's clock and by the API server's clock. The API server refuses the kubelet, and a restart does not help.";
+    KubeletOOMKilled: KUBELET, False, false, Restart, false, "The kernel OOM-killed the kubelet because the host was out of memory or a cgroup reached its memory limit.";
+    KubeletCrashLooping: KUBELET, False, false, Restart, false, "The kubelet ended three times within 5 minutes or five times within 30 minutes, or systemd's start limit was hit.";
+    KubeletCrashed: KUBELET, False, false, Restart, false, "The kubelet's process ended without a stop job for its unit.";
+    KubeletStoppedWithDependency: KUBELET, False, false, Restart, false, "systemd stopped the kubelet because a service that its unit is bound to (BindsTo=) failed. systemd has not started the kubelet again.";
+    KubeletUnkillable: KUBELET, False, true, Reboot, false, "The kubelet does not answer and cannot be killed: a thread waits in the kernel (state D), or SIGKILL is pending and the process does not end.";
     KubeletHung: KUBELET, False, true, Restart, false, "Three probes of /healthz in a row failed, and the kubelet's process state, its listening socket or its Lease confirms that it does not work.";
-    KubeletAPIConnectionStalled: KUBELET, False, true, Restart, false, "The kubelet answers on /healthz, but it does not renew its Lease and the API server acknowledges nothing of what it sends, while nodevigil reaches the same API server.";
-    KubeletStoppedByOperator: KUBELET, Unknown, false, None, false, "systemd had a stop job for the kubelet's unit: systemctl stop, a shutdown or a package.";
-    KubeletNotFound: KUBELET, Unknown, false, None, false, "No fault of the kubelet is known: it is not installed, was not started since boot, cannot be watched, or ended for a reason that nodevigil could not find out.";
+    KubeletAPIConnectionStalled: KUBELET, False, true, Restart, false, "The kubelet answers on /healthz but does not renew its Lease, and the API server does not acknowledge its packets. nodevigil reaches the same API server.";
+    KubeletStoppedByOperator: KUBELET, Unknown, false, None, false, "A stop job stopped the kubelet's unit: systemctl stop, a shutdown or a package manager.";
+    KubeletNotFound: KUBELET, Unknown, false, None, false, "No kubelet runs, and no failure of it is known: it is not installed, was not started since boot, cannot be watched, or ended for an unknown reason.";
     KubeletStarting: KUBELET, Unknown, false, None, false, "The kubelet's unit is starting, or the kubelet has not answered yet.";
-    KubeletHealthzSilent: KUBELET, Unknown, true, None, false, "Three probes of /healthz in a row failed, and nothing else says whether the kubelet works.";
-    KubeletHealthzUnreachable: KUBELET, True, true, None, false, "Three probes of /healthz in a row failed, but the kubelet renews its Lease: something such as a firewall is in the way.";
-    KubeletStarved: KUBELET, True, true, None, false, "Three probes of /healthz in a row failed, but the host's load keeps the kubelet from running.";
-    KubeletClientCertExpiring: KUBELET, True, false, None, false, "The kubelet's client certificate expires within seven days, or the last tenth of its life has begun, and it was not renewed.";
-    KubeletIsHealthy: KUBELET, True, false, None, false, "The kubelet runs and /healthz answers 200.";
-    KubeletConfigError: CONFIG, False, true, None, true, "Two runs of `nodevigil check` found the same error in what the kubelet has got or will get at its next start: a minute apart, or half an hour if the error is that the kubelet was not restarted after a change.";
-    KubeletConfigNotChecked: CONFIG, Unknown, false, None, false, "`nodevigil check` could not check the kubelet's configuration for a minute, or has found an error once.";
+    KubeletHealthzSilent: KUBELET, Unknown, true, None, false, "Three probes of /healthz in a row failed, and nothing else shows whether the kubelet works.";
+    KubeletHealthzUnreachable: KUBELET, True, true, None, false, "Three probes of /healthz in a row failed, but the kubelet renews its Lease: something such as a firewall blocks the probes.";
+    KubeletStarved: KUBELET, True, true, None, false, "Three probes of /healthz in a row failed, but the host is too busy to run the kubelet.";
+    KubeletClientCertExpiring: KUBELET, True, false, None, false, "The kubelet's client certificate expires within seven days (within a tenth of its lifetime if that is shorter), and the kubelet has not renewed it.";
+    KubeletIsHealthy: KUBELET, True, false, None, false, "The kubelet runs and answers 200 on /healthz.";
+    KubeletConfigError: CONFIG, False, true, None, true, "Two runs of `nodevigil check` found the same error in the configuration that the kubelet has or gets at its next start. The runs are a minute apart, or half an hour if the error is that the kubelet was not restarted after a change.";
+    KubeletConfigNotChecked: CONFIG, Unknown, false, None, false, "`nodevigil check` has failed for a minute, or has found an error only once.";
     KubeletConfigIsValid: CONFIG, True, false, None, false, "`nodevigil check` finds no error in the kubelet's configuration.";
-    ContainerRuntimeDown: RUNTIME, False, false, Restart, false, "The container runtime's process ended without a stop job for its unit, or nothing listens at its socket.";
-    ContainerRuntimeHung: RUNTIME, False, true, Reboot, false, "Three calls of the container runtime in a row were not answered, and its process is stopped or waits in the kernel (state T or D).";
-    ContainerRuntimeNotReady: RUNTIME, False, true, Restart, false, "The container runtime answers that it is not ready, and the kubelet reports the same on the Node.";
-    ContainerRuntimeUnconfirmed: RUNTIME, Unknown, true, None, false, "Three calls of the container runtime in a row failed, and nothing else says whether it works.";
-    ContainerRuntimeNotFound: RUNTIME, Unknown, false, None, false, "No container runtime answers, and no fault is known: it was stopped, is starting, is not installed, or ended while nodevigil did not watch.";
+    ContainerRuntimeDown: RUNTIME, False, false, Restart, false, "The container runtime's process ended without a stop job for its unit, or no process listens at its socket.";
+    ContainerRuntimeHung: RUNTIME, False, true, Reboot, false, "Three calls to the container runtime in a row timed out, and its process is stopped (state T) or waits in the kernel (state D).";
+    ContainerRuntimeNotReady: RUNTIME, False, true, Restart, false, "The container runtime reports that it is not ready, and the kubelet reports the same on the Node.";
+    ContainerRuntimeUnconfirmed: RUNTIME, Unknown, true, None, false, "Three calls to the container runtime in a row failed, and nothing else shows whether it works.";
+    ContainerRuntimeNotFound: RUNTIME, Unknown, false, None, false, "No container runtime answers, and no failure of it is known: it was stopped, is starting, is not installed, or ended while nodevigil was not running.";
     ContainerRuntimeIsHealthy: RUNTIME, True, false, None, false, "The container runtime answers and is ready.";
-    MemoryThrashing: MEMORY, False, true, Reboot, false, "For a minute at most 5 % of the memory has been available, and each second the kernel has read back at least half as much of files as the memory holds, after it had just dropped it.";
+    MemoryThrashing: MEMORY, False, true, Reboot, false, "For a minute at most 5 % of the host's memory has been available. Each second the kernel has read back file pages that it had just dropped, at least half as many as are in memory.";
     MemoryIsHealthy: MEMORY, True, false, None, false, "The host does not thrash.";
-    MemoryRunsOut: EXHAUSTION, True, true, None, false, "At the present pace the host's memory is used up within 20 seconds, and the kernel will OOM-kill processes; or it has just done so.";
+    MemoryRunsOut: EXHAUSTION, True, true, None, false, "At its present rate of decrease the host's memory is used up within 20 seconds, and the kernel will OOM-kill processes; or the kernel has just OOM-killed one.";
     MemoryIsEnough: EXHAUSTION, False, false, None, false, "The host's memory is not about to be used up.";
     FilesystemReadOnly: STORAGE, False, false, Replace, true, "A file system that the kubelet or the container runtime writes to is mounted read-only.";
     StorageIOError: STORAGE, False, false, Replace, true, "A test write to a file system of the kubelet or the container runtime failed with an I/O error.";
-    StorageHung: STORAGE, False, true, Reboot, false, "A test write to a file system of the kubelet or the container runtime has not finished for half a minute, and its disk has requests in progress and has completed none meanwhile.";
+    StorageHung: STORAGE, False, true, Reboot, false, "A test write to a file system of the kubelet or the container runtime has not finished for half a minute. Its disk has requests in progress and has completed none of them meanwhile.";
     StorageFull: STORAGE, False, true, Replace, true, "Three test writes in a row failed because a file system of the kubelet or the container runtime has no space or no inodes left.";
     StorageProbeFailed: STORAGE, Unknown, true, None, false, "A file system of the kubelet or the container runtime could not be probed for a minute.";
-    StorageSlow: STORAGE, True, true, None, false, "A test write to a file system of the kubelet or the container runtime has not finished for half a minute, but it or other requests make progress.";
+    StorageSlow: STORAGE, True, true, None, false, "A test write to a file system of the kubelet or the container runtime has not finished for half a minute, but the write or other requests to the disk make progress.";
     StorageIsHealthy: STORAGE, True, false, None, false, "Test writes to the file systems of the kubelet and the container runtime succeed.";
     KernelHardwareFailing: KERNEL, False, false, Replace, true, "The kernel logged an uncorrected hardware error within the last day, and its counters or taint flags of this boot confirm it.";
     KernelLockedUp: KERNEL, False, false, Reboot, false, "The kernel logged a hard lockup, or five soft lockups or RCU stalls within ten minutes, and its counters or taint flags of this boot confirm it.";
-    KernelDeadlocked: KERNEL, False, false, Reboot, false, "A thread of the kubelet, the container runtime or PID 1 has been in the same wait in the kernel (state D) for two minutes, and the process does not answer.";
+    KernelDeadlocked: KERNEL, False, false, Reboot, false, "A thread of the kubelet, the container runtime or PID 1 has been in the same wait in the kernel (state D) for two minutes, and its process does not answer.";
     KernelLogUnreadable: KERNEL, Unknown, false, None, false, "The kernel's log could not be read for a minute.";
     KernelTroubleLogged: KERNEL, True, false, None, false, "The kernel logged a problem within the last five minutes.";
     KernelLimitNearlyReached: KERNEL, True, false, None, false, "The host is near a limit of the kernel: processes, open files or tracked connections.";
     NodeClockWrong: KERNEL, True, false, None, false, "The host's clock differs from the API server's by more than 30 seconds.";
-    KernelIsHealthy: KERNEL, True, false, None, false, "The kernel logs no problem, and its limits are far.";
+    KernelIsHealthy: KERNEL, True, false, None, false, "The kernel logs no problem, and no limit is nearly reached.";
     NvidiaGPULost: GPU, True, false, None, false, "NVIDIA's driver has logged Xid 79 within the last five minutes: a GPU no longer answers on the PCI bus. Pods that use it fail until the host is rebooted or the GPU is replaced.";
     NvidiaXidLogged: GPU, True, false, None, false, "NVIDIA's driver has logged an error (Xid) within the last five minutes. The message has each code and how often it was logged.";
-    GPUIsHealthy: GPU, True, false, None, false, "NVIDIA's driver is loaded, and logs no error.";
+    GPUIsHealthy: GPU, True, false, None, false, "NVIDIA's driver is loaded and logs no error.";
     BootstrapStuck: BOOTSTRAP, False, false, None, false, "The Node has not become ready within ten minutes ([bootstrap] deadline_secs) and is stuck at the stage that the message names.";
     BootstrapStageLate: BOOTSTRAP, Unknown, false, None, false, "The Node is not ready yet, and the stage of its bootstrap that the message names takes longer than usual.";
-    NodeBootstrapping: BOOTSTRAP, Unknown, false, None, false, "The Node is not ready yet, or whether it ever was ready is not known.";
-    NodeIsBootstrapped: BOOTSTRAP, True, false, None, false, "The Node has become ready, and the taints of its start are gone. The condition stays so while the Node exists.";
-    NodePaused: ANY, Unknown, false, None, false, "`nodevigil pause` or the annotation nodevigil.io/pause is in effect: a problem is not published as one.";
-    NodeInMaintenance: ANY, Unknown, false, None, false, "Somebody works on the Node or removes it, or a package upgrade was under way when the agent started: a new problem is not published as one.";
-    NodeJustStarted: ANY, Unknown, false, None, false, "The host booted or the Node was created less than two minutes ago: a sampled problem is not published as one yet.";
-    MonitorSilent: ANY, Unknown, false, None, false, "The monitor has not reported for a minute, or cannot read what it watches.";
-    NodevigilStopped: ANY, Unknown, false, None, false, "nodevigil was stopped; before that the condition showed a problem.";
+    NodeBootstrapping: BOOTSTRAP, Unknown, false, None, false, "The Node is not ready yet, or whether it was ever ready is not known.";
+    NodeIsBootstrapped: BOOTSTRAP, True, false, None, false, "The Node has become ready, and its startup taints are gone. The condition stays `True` while the Node exists.";
+    NodePaused: ANY, Unknown, false, None, false, "`nodevigil pause` or the annotation nodevigil.io/pause is in effect: a problem is published as `Unknown`.";
+    NodeInMaintenance: ANY, Unknown, false, None, false, "The Node is in maintenance or is being removed, or a package upgrade was in progress when the agent started: a new problem is published as `Unknown`.";
+    NodeJustStarted: ANY, Unknown, false, None, false, "The host booted or the Node was created less than two minutes ago: a sampled problem is published as `Unknown`.";
+    MonitorSilent: ANY, Unknown, false, None, false, "The monitor has not reported for a minute, or cannot read what it monitors.";
+    NodevigilStopped: ANY, Unknown, false, None, false, "nodevigil was stopped while the condition showed a problem.";
 }
 
 impl Reason {
-    /// The reason of that name, for conditions that an earlier run of the agent published.
+    /// The reason with this name, to read conditions that an earlier run of the agent published.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|reason| reason.spec().name == name)
     }
 
-    /// The reason of a condition without a problem: the last row of the table that is of this condition.
+    /// The reason of a healthy condition: the last row of the table for this condition.
     pub fn healthy(condition: ConditionType) -> Self {
         let mut rows = Self::ALL.iter().rev().copied().filter(|reason| reason.spec().condition == Some(condition));
         rows.next().expect("every condition has a row in the table")
@@ -124,9 +124,9 @@ mod tests {
     /// Conditions and reasons are the only words of these files that begin so.
     #[test]
     fn packaged_samples_name_only_conditions_and_reasons_that_exist() {
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/kubernetes/samples");
+        let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/kubernetes/samples");
         let mut named = 0;
-        for entry in std::fs::read_dir(folder).unwrap() {
+        for entry in std::fs::read_dir(directory).unwrap() {
             let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
             let lines = text.lines().filter(|line| !line.trim_start().starts_with('#') && !line.starts_with("kind:"));
             for word in lines.flat_map(|line| line.split(|c: char| !c.is_ascii_alphanumeric())) {

@@ -1,4 +1,4 @@
-//! Why problems are not published as such at present: a pause, maintenance, a package upgrade, a host that has just started.
+//! Suppression of problems: by a pause, maintenance, a package upgrade, or because the host has just started.
 
 use std::{fmt, time::Duration};
 
@@ -7,12 +7,12 @@ use super::Uptime;
 /// A package upgrade counts for this long at most.
 const UPGRADE_LASTS: Duration = Duration::from_mins(5);
 
-/// Why problems are not published as such at present. Of several the first one counts.
+/// Why problems are suppressed at present. Of several the first one applies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Suppression {
-    /// Somebody paused nodevigil: a problem becomes `Unknown`. `why` says by whom and until when.
+    /// nodevigil is paused: a problem becomes `Unknown`. `why` has the user and the end of the pause.
     Paused { why: String },
-    /// Somebody works on the Node: a new problem becomes `Unknown`, one that is published already stays. `why` names the sign.
+    /// The Node is in maintenance: a new problem becomes `Unknown`, a published one stays. `why` names the maintenance signal.
     InMaintenance { why: String },
     /// A package manager changes the host's programs: no status becomes worse. `why` names it.
     PackageUpgrade { why: String },
@@ -21,7 +21,7 @@ pub enum Suppression {
 }
 
 impl Suppression {
-    /// Why somebody's doing suppresses problems; none of a start.
+    /// The reason of the suppression; none after a start.
     pub fn why(&self) -> Option<&str> {
         match self {
             Self::Paused { why } | Self::InMaintenance { why } | Self::PackageUpgrade { why } => Some(why),
@@ -30,9 +30,9 @@ impl Suppression {
     }
 }
 
-/// What shows on a Node that somebody works on it or removes it.
+/// An entry on the Node which shows that the Node is in maintenance or is being removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sign {
+pub enum MaintenanceSignal {
     /// A condition of that type with status `True`.
     Condition(&'static str),
     /// An annotation with that key and one of these values; any but an empty one if none is listed.
@@ -43,35 +43,38 @@ pub enum Sign {
     Deletion,
 }
 
-/// Every sign, and who sets it. Not among them are plans (`MaintenancePlanned`) and candidates for removal
-/// (`DeletionCandidateOfClusterAutoscaler`): weeks may pass until somebody acts.
-pub const SIGNS: &[(Sign, &str)] = &[
-    (Sign::Condition("DrainInProgress"), "an administrator (KEP-5683)"),
-    (Sign::Condition("Drained"), "an administrator (KEP-5683)"),
-    (Sign::Condition("MaintenanceInProgress"), "an administrator (KEP-5683)"),
-    (Sign::Condition("GracefulNodeShutdownInProgress"), "an administrator (KEP-5683)"),
-    (Sign::Annotation("weave.works/kured-reboot-in-progress", &[]), "kured with --annotate-nodes"),
+/// The maintenance signals, each with what sets it. They do not include plans (`MaintenancePlanned`) and candidates for removal
+/// (`DeletionCandidateOfClusterAutoscaler`): weeks may pass before these are carried out.
+pub const MAINTENANCE_SIGNALS: &[(MaintenanceSignal, &str)] = &[
+    (MaintenanceSignal::Condition("DrainInProgress"), "an administrator (KEP-5683)"),
+    (MaintenanceSignal::Condition("Drained"), "an administrator (KEP-5683)"),
+    (MaintenanceSignal::Condition("MaintenanceInProgress"), "an administrator (KEP-5683)"),
+    (MaintenanceSignal::Condition("GracefulNodeShutdownInProgress"), "an administrator (KEP-5683)"),
+    (MaintenanceSignal::Annotation("weave.works/kured-reboot-in-progress", &[]), "kured with --annotate-nodes"),
     // It stays as "false" after a reboot.
     (
-        Sign::Annotation("flatcar-linux-update.v1.flatcar-linux.net/reboot-in-progress", &["true"]),
+        MaintenanceSignal::Annotation("flatcar-linux-update.v1.flatcar-linux.net/reboot-in-progress", &["true"]),
         "Flatcar Linux Update Operator",
     ),
-    // Nobody works on a Node whose state is Degraded or Unreconcilable.
+    // Degraded and Unreconcilable are no maintenance.
     (
-        Sign::Annotation("machineconfiguration.openshift.io/state", &["Working", "Rebooting"]),
+        MaintenanceSignal::Annotation("machineconfiguration.openshift.io/state", &["Working", "Rebooting"]),
         "OpenShift Machine Config Operator",
     ),
-    (Sign::Taint("node.kubernetes.io/out-of-service"), "an administrator or a controller (KEP-2268)"),
-    (Sign::Taint("karpenter.sh/rebooting"), "Karpenter, for a repair by reboot"),
-    (Sign::Taint("karpenter.sh/disrupted"), "Karpenter, for the Node's removal"),
-    (Sign::Taint("ToBeDeletedByClusterAutoscaler"), "cluster-autoscaler"),
-    (Sign::Taint("cloud.google.com/impending-node-termination"), "Google Cloud"),
-    (Sign::Taint("aws-node-termination-handler/spot-itn"), "AWS Node Termination Handler"),
-    (Sign::Taint("aws-node-termination-handler/asg-lifecycle-termination"), "AWS Node Termination Handler"),
-    (Sign::Deletion, "the API server, when the Node is deleted"),
+    (MaintenanceSignal::Taint("node.kubernetes.io/out-of-service"), "an administrator or a controller (KEP-2268)"),
+    (MaintenanceSignal::Taint("karpenter.sh/rebooting"), "Karpenter, for a repair by reboot"),
+    (MaintenanceSignal::Taint("karpenter.sh/disrupted"), "Karpenter, for the Node's removal"),
+    (MaintenanceSignal::Taint("ToBeDeletedByClusterAutoscaler"), "cluster-autoscaler"),
+    (MaintenanceSignal::Taint("cloud.google.com/impending-node-termination"), "Google Cloud"),
+    (MaintenanceSignal::Taint("aws-node-termination-handler/spot-itn"), "AWS Node Termination Handler"),
+    (
+        MaintenanceSignal::Taint("aws-node-termination-handler/asg-lifecycle-termination"),
+        "AWS Node Termination Handler",
+    ),
+    (MaintenanceSignal::Deletion, "the API server, when the Node is deleted"),
 ];
 
-impl fmt::Display for Sign {
+impl fmt::Display for MaintenanceSignal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Condition(kind) => write!(f, "condition {kind}=True"),
@@ -88,39 +91,39 @@ impl fmt::Display for Sign {
 pub struct Circumstances<'a> {
     /// By whom nodevigil is paused and until when, if it is.
     pub pause: Option<String>,
-    /// The signs of maintenance on the Node.
-    pub signs: &'a [Sign],
+    /// The maintenance signals on the Node.
+    pub signals: &'a [MaintenanceSignal],
     /// The package manager that holds its lock, if one does.
     pub package_manager: Option<&'static str>,
     /// Whether the host booted or the Node was created less than two minutes ago.
     pub has_just_started: bool,
 }
 
-/// Decides what suppresses problems, and ends what lasts too long.
+/// Decides which suppression applies, and limits how long it lasts.
 #[derive(Debug)]
 pub struct Suppressor {
-    /// No sign counts for longer.
+    /// A maintenance signal applies for at most this long.
     max: Duration,
-    /// The signs on the Node, and when each was first seen.
-    signs: Vec<(Sign, Uptime)>,
+    /// The signals on the Node, and when each was first seen.
+    signals: Vec<(MaintenanceSignal, Uptime)>,
     /// When the package upgrade was first and last seen.
     upgrade: Option<(Uptime, Uptime)>,
 }
 
 impl Suppressor {
-    /// A sign of maintenance counts for at most `max` after it was first seen.
+    /// A signal of maintenance counts for at most `max` after it was first seen.
     pub const fn new(max: Duration) -> Self {
-        Self { max, signs: Vec::new(), upgrade: None }
+        Self { max, signals: Vec::new(), upgrade: None }
     }
 
     /// The suppression that applies, if any.
     pub fn decide(&mut self, circumstances: Circumstances<'_>, now: Uptime) -> Option<Suppression> {
-        let sign = self.current_sign(circumstances.signs, now);
+        let signal = self.current_signal(circumstances.signals, now);
         let package_manager = circumstances.package_manager.filter(|_| self.upgrade_counts(now));
         if let Some(why) = circumstances.pause {
             Some(Suppression::Paused { why })
-        } else if let Some(sign) = sign {
-            Some(Suppression::InMaintenance { why: format!("the Node has {sign}") })
+        } else if let Some(signal) = signal {
+            Some(Suppression::InMaintenance { why: format!("the Node has {signal}") })
         } else if let Some(name) = package_manager {
             Some(Suppression::PackageUpgrade { why: format!("{name} is installing or removing packages") })
         } else {
@@ -128,14 +131,14 @@ impl Suppressor {
         }
     }
 
-    fn current_sign(&mut self, on_node: &[Sign], now: Uptime) -> Option<Sign> {
-        self.signs.retain(|(sign, _)| on_node.contains(sign));
-        for sign in on_node {
-            if !self.signs.iter().any(|(known, _)| known == sign) {
-                self.signs.push((*sign, now));
+    fn current_signal(&mut self, on_node: &[MaintenanceSignal], now: Uptime) -> Option<MaintenanceSignal> {
+        self.signals.retain(|(signal, _)| on_node.contains(signal));
+        for signal in on_node {
+            if !self.signals.iter().any(|(known, _)| known == signal) {
+                self.signals.push((*signal, now));
             }
         }
-        self.signs.iter().find(|(_, since)| now < *since + self.max).map(|(sign, _)| *sign)
+        self.signals.iter().find(|(_, since)| now < *since + self.max).map(|(signal, _)| *signal)
     }
 
     /// Whether the upgrade that is seen now has not lasted too long. One that is seen again within `UPGRADE_LASTS` is the same one: else a
@@ -282,18 +285,18 @@ mod tests {
     }
 
     #[test]
-    fn each_sign_counts_for_a_day_after_it_was_first_seen() {
-        for (sign, _) in SIGNS {
+    fn each_signal_applies_for_a_day_after_it_was_first_observed() {
+        for (signal, _) in MAINTENANCE_SIGNALS {
             let mut suppressor = Suppressor::new(DAY);
             let mut decide =
-                |signs, secs| suppressor.decide(Circumstances { signs, ..Circumstances::default() }, at(secs));
-            let on_node = [*sign];
-            let expected = Some(Suppression::InMaintenance { why: format!("the Node has {sign}") });
+                |signals, secs| suppressor.decide(Circumstances { signals, ..Circumstances::default() }, at(secs));
+            let on_node = [*signal];
+            let expected = Some(Suppression::InMaintenance { why: format!("the Node has {signal}") });
             assert_eq!(decide(&on_node[..], 1000), expected);
             assert_eq!(decide(&on_node[..], 1000 + 86_399), expected);
-            assert_eq!(decide(&on_node[..], 1000 + 86_400), None, "{sign} is older than a day");
-            let another = [*sign, Sign::Taint("example.com/new")];
-            assert!(decide(&another[..], 90_000).is_some(), "a new sign counts beside an old one");
+            assert_eq!(decide(&on_node[..], 1000 + 86_400), None, "{signal} is older than a day");
+            let another = [*signal, MaintenanceSignal::Taint("example.com/new")];
+            assert!(decide(&another[..], 90_000).is_some(), "a new signal counts in addition to an old one");
             assert_eq!(decide(&[], 100_000), None);
             assert_eq!(decide(&on_node[..], 100_001), expected, "it was set again");
         }
@@ -314,7 +317,7 @@ mod tests {
     fn a_pause_counts_before_maintenance_and_that_before_an_upgrade_and_a_start() {
         let mut all = Circumstances {
             pause: Some("paused".into()),
-            signs: &[Sign::Deletion],
+            signals: &[MaintenanceSignal::Deletion],
             package_manager: Some("rpm"),
             has_just_started: true,
         };
@@ -323,7 +326,7 @@ mod tests {
         assert_eq!(decide(&all), Some(Suppression::Paused { why: "paused".into() }));
         all.pause = None;
         assert_eq!(decide(&all), Some(Suppression::InMaintenance { why: "the Node has deletionTimestamp".into() }));
-        all.signs = &[];
+        all.signals = &[];
         assert_eq!(
             decide(&all),
             Some(Suppression::PackageUpgrade { why: "rpm is installing or removing packages".into() })

@@ -12,7 +12,7 @@ pub fn addresses() -> Result<Vec<String>, String> {
     let networks = Networks::new_with_refreshed_list().map_err(|error| error.to_string())?;
     let of_all: BTreeSet<_> = networks.values().flat_map(NetworkData::ip_networks).map(|ip| ip.addr).collect();
     if of_all.is_empty() {
-        return Err("the kernel names none (rtnetlink(7))".into());
+        return Err("the kernel lists none (rtnetlink(7))".into());
     }
     Ok(of_all.iter().map(ToString::to_string).collect())
 }

@@ -1,11 +1,11 @@
-//! What is known of the API server and of this node's objects in it. The publisher writes it, monitors read it.
+//! The state of the API server and of this node's objects. The publisher writes it, and monitors read it.
 
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use prometheus_client::metrics::{counter::Counter, family::Family};
 
-use crate::condition::{Uptime, suppression::Sign};
+use crate::condition::{Uptime, suppression::MaintenanceSignal};
 
 /// The present state, sent by the publisher whenever it changes.
 #[derive(Debug, Clone, Default)]
@@ -13,7 +13,7 @@ pub struct ApiFacts {
     pub reach: Reach,
     /// The URL of the API server that is published to; none before the first client.
     pub server: Option<String>,
-    /// The Node as last seen by the watch; none before the first sight, and while it does not exist.
+    /// The Node, as last observed by the watch; none before that, and while the Node does not exist.
     pub node: Option<NodeFacts>,
     /// The kubelet's Lease as last read. It is read only while a monitor wants it.
     pub lease: Option<LeaseFacts>,
@@ -39,7 +39,7 @@ impl ServerTime {
 /// Whether the API server answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Reach {
-    /// Nothing is published, by the settings or for want of an identity, which `why` tells.
+    /// Nothing is published, because of the settings or for lack of an identity.
     Off {
         why: String,
     },
@@ -65,8 +65,8 @@ pub struct NodeFacts {
     pub provider_id: Option<String>,
     pub taint_keys: Vec<String>,
     pub conditions: Vec<ObservedCondition>,
-    /// What shows that somebody works on the Node or removes it.
-    pub signs: Vec<Sign>,
+    /// The maintenance signals on the Node.
+    pub signals: Vec<MaintenanceSignal>,
     /// The value of the annotation nodevigil.io/pause.
     pub pause: Option<String>,
     /// Whether it has a taint of ours.
@@ -80,7 +80,7 @@ impl NodeFacts {
     }
 }
 
-/// What the API server says of this node's Node at one moment.
+/// The answer to a request for this node's Node.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NodeAnswer {
     /// It was not asked, and why.

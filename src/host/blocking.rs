@@ -1,5 +1,5 @@
-//! What may block in the kernel, beside the loop. Of each kind there is one at a time, so that a dead disk, where it never ends, does not
-//! take all threads and processes.
+//! Runs work that may block in the kernel on other threads, one of each kind at a time, so that work on a dead disk, which never ends, does
+//! not take all threads.
 
 use std::{
     collections::BTreeMap,
@@ -24,8 +24,7 @@ pub async fn one_at_a_time(kind: &str, deadline: Instant) -> io::Result<OwnedMut
         let mut kinds = KINDS.lock().unwrap_or_else(PoisonError::into_inner);
         kinds.entry(kind.to_owned()).or_default().clone()
     };
-    let hangs =
-        || io::Error::new(io::ErrorKind::TimedOut, "an earlier attempt has not ended; see whether the disk answers");
+    let hangs = || io::Error::new(io::ErrorKind::TimedOut, "an earlier attempt has not finished; check the disk");
     timeout_at(deadline, lock.lock_owned()).await.map_err(|_| hangs())
 }
 
@@ -39,9 +38,9 @@ pub async fn run<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<T> {
     let deadline = Instant::now() + time;
-    let turn = one_at_a_time(kind, deadline).await?;
+    let guard = one_at_a_time(kind, deadline).await?;
     let work = spawn_blocking(move || {
-        let _turn = turn;
+        let _guard = guard;
         work()
     });
     timeout_at(deadline, work).await?.map_err(io::Error::other)
@@ -59,7 +58,7 @@ mod tests {
         let hung = run("reading", Duration::ZERO, move || hangs.recv()).await;
         assert_eq!(hung.unwrap_err().kind(), io::ErrorKind::TimedOut);
         let next = run("reading", Duration::ZERO, || ()).await;
-        assert!(next.unwrap_err().to_string().starts_with("an earlier attempt has not ended"));
+        assert!(next.unwrap_err().to_string().starts_with("an earlier attempt has not finished"));
         run("writing", Duration::from_hours(1), || ()).await.unwrap();
         drop(end);
         run("reading", Duration::from_hours(1), || ()).await.unwrap();

@@ -1,4 +1,4 @@
-//! What the host says of its bootstrap at one moment. Everything that waits has a deadline, and what may hang on a disk runs in a child.
+//! The state of the host's bootstrap at one moment. Everything that waits has a deadline, and what may hang on a disk runs in a child.
 
 use std::{collections::HashMap, path::Path, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::{condition::Uptime, settings::Settings};
 
 const SYSTEMCTL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the host says.
+/// The state of the host.
 #[derive(Debug, Clone)]
 pub struct HostFacts {
     pub files: Files,
@@ -26,7 +26,7 @@ pub struct HostFacts {
     pub socket: Result<String, String>,
     /// The unit that runs the container runtime; none if none is installed, or systemd does not answer.
     pub runtime: Option<Unit>,
-    /// The unit that runs the kubelet; none if none is installed. An error says why systemd could not be asked.
+    /// The unit that runs the kubelet; none if none is installed. An error has the reason why systemd could not be asked.
     pub kubelet: Result<Option<Unit>, String>,
     /// Whether the kubelet answers its probe, or why not.
     pub healthz: Result<(), String>,
@@ -47,7 +47,7 @@ pub struct Unit {
     pub invocation: String,
 }
 
-/// What files say.
+/// The state of files.
 #[derive(Debug, Clone)]
 pub struct Files {
     pub cloud_init: CloudInit,

@@ -50,11 +50,11 @@ pub async fn start(mut command: Command) -> io::Result<Child> {
 /// When it cannot be started, or the time is up.
 pub async fn run(command: Command, time: Duration) -> io::Result<(ExitStatus, Vec<u8>)> {
     let deadline = Instant::now() + time;
-    let turn = one_at_a_time(&kind(&command), deadline).await?;
+    let guard = one_at_a_time(&kind(&command), deadline).await?;
     let (mut ended, result) = oneshot::channel();
     // A task, which goes on when the caller does not wait any more.
     tokio::spawn(async move {
-        let _turn = turn;
+        let _guard = guard;
         let mut child = match start(command).await {
             Ok(child) => child,
             Err(error) => return drop(ended.send(Err(error))),
@@ -130,7 +130,7 @@ mod tests {
         let mut first = Box::pin(run_program("sleep", &["2000", "1"], long_enough));
         assert!(timeout_at(Instant::now(), &mut first).await.is_err());
         let second = run_program("sleep", &["2000", "2"], Duration::ZERO).await;
-        assert!(second.unwrap_err().to_string().starts_with("an earlier attempt has not ended"));
+        assert!(second.unwrap_err().to_string().starts_with("an earlier attempt has not finished"));
         // Nobody waits for it any more: it is killed, and the next one begins.
         drop(first);
         assert!(run_program("sleep", &["2000", "x"], long_enough).await.is_ok_and(|(status, _)| !status.success()));

@@ -1,4 +1,4 @@
-//! The one place that reads clocks.
+//! The only module that reads clocks.
 
 use std::time::Duration;
 

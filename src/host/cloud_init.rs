@@ -1,4 +1,4 @@
-//! How far cloud-init is, by the status file that it keeps
+//! The progress of cloud-init, from its status file
 //! (<https://docs.cloud-init.io/en/latest/explanation/boot.html>, `cloud-init status --help`).
 
 use std::{collections::BTreeMap, io, path::Path};
@@ -19,7 +19,7 @@ const MAX_ERRORS: usize = 3;
 const MAX_ERROR_BYTES: usize = 150;
 const MAX_STAGE_BYTES: usize = 40;
 
-/// How far cloud-init is.
+/// The progress of cloud-init.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum CloudInit {
     /// There is none, or it is disabled.

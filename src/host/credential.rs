@@ -11,7 +11,7 @@ use kubelet_config::kubelet::{
 };
 use serde::{Deserialize, Serialize};
 
-/// The bootstrap kubeconfigs of kubeadm, of those who follow the kubelet's own default, and of Bottlerocket.
+/// The bootstrap kubeconfigs of kubeadm, of the kubelet's own default, and of Bottlerocket.
 const BOOTSTRAP_KUBECONFIGS: [&str; 3] = [
     "/etc/kubernetes/bootstrap-kubelet.conf",
     "/var/lib/kubelet/bootstrap-kubeconfig",

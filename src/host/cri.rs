@@ -70,15 +70,15 @@ struct RuntimeCondition {
 /// How a probe ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Probe {
-    /// It answers and does not say that it is not ready. `name`: name and version, such as `containerd 1.7.24`.
+    /// It answers and does not report that it is not ready. `name`: name and version, such as `containerd 1.7.24`.
     Ready { name: String },
-    /// It says that it is not ready, answers with an error, or closes the connection; a sentence without its subject.
+    /// It reports that it is not ready, answers with an error, or closes the connection; the text is a sentence without its subject.
     NotReady(String),
-    /// Nobody listens at the socket, or there is none.
+    /// No process listens at the socket, or there is no socket.
     NoListener,
     /// The connection is not accepted, or the call is not answered.
     TimedOut,
-    /// The probe could not be made, which says nothing of the runtime.
+    /// The probe could not be made; the runtime is not the cause.
     Impossible(String),
 }
 
@@ -112,7 +112,7 @@ impl Prober {
     }
 
     async fn ask(&mut self) -> Probe {
-        // That a connection has ended since the last probe says nothing of the runtime.
+        // A connection that has ended since the last probe is no failure of the runtime.
         if let Some(connection) = &self.connection
             && let Ok(probe) = connection.status().await
         {
@@ -175,12 +175,12 @@ impl Connection {
     async fn status(&self) -> Result<Probe, Status> {
         let response: StatusResponse = call(&self.channel, STATUS).await?;
         let conditions = response.status.unwrap_or_default().conditions;
-        // NetworkReady is the network plugin's; the kubelet says on the Node what it makes of it.
+        // NetworkReady is about the network plugin; the kubelet reports it on the Node.
         let not_ready = conditions.iter().find(|condition| condition.r#type == "RuntimeReady" && !condition.status);
         Ok(match not_ready {
             None => Probe::Ready { name: self.name.clone() },
             Some(RuntimeCondition { reason, message, .. }) => {
-                Probe::NotReady(format!("says RuntimeReady=false ({}: {})", text(reason), text(message)))
+                Probe::NotReady(format!("reports RuntimeReady=false ({}: {})", text(reason), text(message)))
             }
         })
     }
@@ -203,7 +203,7 @@ fn not_connected(socket: &Path, error: &io::Error) -> Probe {
     }
 }
 
-/// What an error says: the runtime's own, or that of a connection that ended before the answer, of which tonic makes a `Status` too.
+/// The text of an error: the runtime's own, or that of a connection that ended before the answer, for which tonic creates a `Status` too.
 fn refusal(error: &Status) -> String {
     match error.source() {
         Some(_) => format!("closes the connection ({})", text(&error.to_string())),
@@ -322,7 +322,7 @@ mod tests {
     #[tokio::test]
     async fn each_refusal_is_quoted() {
         for (behavior, wanted) in [
-            (Behavior::NotReady, "says RuntimeReady=false (StorageNotReady: of a␊test)"),
+            (Behavior::NotReady, "reports RuntimeReady=false (StorageNotReady: of a␊test)"),
             (Behavior::Unimplemented, "answers with Unimplemented: unknown service"),
             (Behavior::NoGrpc, "closes the connection ("),
         ] {

@@ -26,7 +26,7 @@ use super::{child, mounts::Mount, process::switches};
 pub const SUBCOMMAND: &str = "probe-disk";
 /// The agent's own directory, for the test file of the file system that it is on.
 const OWN_DIRECTORY: &str = "/var/lib/nodevigil";
-/// A directory of root's in the probed one, for the test file of any other file system. Who wants test writes there makes it.
+/// A directory of root's in the probed one, for the test file of any other file system. An administrator who wants test writes there creates it.
 const TEST_DIRECTORY: &str = ".nodevigil";
 /// A page, so that a file system that keeps small files in their inodes needs a block.
 const PAGE: [u8; 4096] = [0x5a; 4096];
@@ -70,7 +70,7 @@ pub enum Line {
 pub struct Probe {
     /// The path without symbolic links, if it could be read.
     pub real_path: Option<PathBuf>,
-    /// The file system says (`statvfs(3)`) that it has no free block, not even for root.
+    /// The file system has no free block, not even for root (`statvfs(3)`).
     pub is_full: bool,
     /// The same of inodes.
     pub is_without_inodes: bool,
@@ -100,7 +100,7 @@ pub struct Progress {
     pub step: Option<Step>,
 }
 
-/// Probes the file system of a directory in a child. It waits for as long as the disk does: `progress` says how far it has come.
+/// Probes the file system of a directory in a child. It waits for as long as the disk does; `progress` has its present step.
 ///
 /// # Errors
 /// When the child cannot be started, or ends without a result.
@@ -223,8 +223,8 @@ fn test_directory(own_directory: &Path, directory: &OwnedFd) -> Option<OwnedFd> 
     own.or_else(|| openat(directory, TEST_DIRECTORY, flags, Mode::empty()).ok().filter(is_usable))
 }
 
-/// A file without a name, which nobody sees and which leaves nothing behind; none where the file system has no such files, or the
-/// agent's own sandbox forbids it. Whether the file system is read-only is not asked here: the kubelet's mounts say that.
+/// A file without a name, which no other process sees and which leaves nothing behind; none where the file system has no such files, or the
+/// agent's own sandbox forbids it. Whether the file system is read-only is read from the kubelet's mounts, not here.
 fn create(directory: &OwnedFd) -> io::Result<Option<fs::File>> {
     let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
     match openat(directory, ".", flags, Mode::RUSR | Mode::WUSR) {

@@ -56,7 +56,7 @@ impl Endpoint {
         found.or_else(|| known.cloned())
     }
 
-    /// The units that may run it, until the process that listens says which one does.
+    /// The units that may run it, until the listening process shows which unit it is.
     pub fn units(&self) -> Vec<String> {
         let usual = USUAL.iter().find(|(socket, _)| Path::new(socket) == self.socket);
         usual.map(|(_, units)| units.iter().map(|unit| (*unit).to_owned()).collect()).unwrap_or_default()

@@ -27,15 +27,15 @@ const MAX_BODY_BYTES: usize = 64 * 1024;
 pub enum Probe {
     /// HTTP 200.
     Healthy,
-    /// Nobody listens.
+    /// No process listens.
     Refused,
-    /// Somebody listens and does not answer, or the connection is neither accepted nor refused.
+    /// A process listens and does not answer, or the connection is neither accepted nor refused.
     TimedOut,
     /// The connection was accepted, and closed without an answer, or something else than HTTP came.
     NoHttp,
     /// Another HTTP status.
     Status(u16),
-    /// The probe could not be made, which says nothing about the kubelet.
+    /// The probe could not be made; the kubelet is not the cause.
     Impossible(String),
 }
 
@@ -70,7 +70,9 @@ impl Prober {
                 path: parsed.path().to_owned(),
                 kept: Arc::default(),
             }),
-            _ => Err(format!("{url}: wanted http://ADDRESS:PORT/healthz, where ADDRESS is no name but localhost")),
+            _ => {
+                Err(format!("{url}: expected http://ADDRESS:PORT/healthz, where ADDRESS is an IP address or localhost"))
+            }
         }
     }
 

@@ -8,12 +8,12 @@ use super::child;
 
 /// A journal on a slow disk is given up after this time.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Lines of a run that are looked at.
+/// How many of the last lines of a run are searched.
 const LINES: &str = "40";
 /// The longest line that is shown, in bytes.
 const MAX_LINE_BYTES: usize = 300;
 
-/// The line that says best why the run of a unit ended, without secrets and control characters; none if there is none, or the
+/// The line that probably has the reason why the run of a unit ended, without secrets and control characters; none if there is none, or the
 /// journal does not answer.
 pub async fn last_error(invocation: &str) -> Option<String> {
     let run = format!("_SYSTEMD_INVOCATION_ID={invocation}");
@@ -38,7 +38,7 @@ fn is_error(line: &str) -> bool {
 }
 
 fn shown(line: &str) -> String {
-    // The header of klog says nothing to a reader of the Node.
+    // The header of klog does not help a reader of the Node.
     let text = line.split_once("] ").filter(|(head, _)| is_error(head)).map_or(line, |(_, text)| text);
     redact::sanitize_line(text, MAX_LINE_BYTES)
 }

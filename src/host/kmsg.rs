@@ -21,9 +21,9 @@ use super::{
 const PATH: &str = "/dev/kmsg";
 /// The kernel hands out whole records only, of at most 8 KiB.
 const MAX_RECORD_BYTES: usize = 8 * 1024;
-/// Records that are read before other tasks have their turn.
+/// Records that are read before other tasks run.
 const BATCH: usize = 64;
-/// In a storm the log is looked at this often, with at most `BATCH` records a time; what the kernel overwrites meanwhile is lost.
+/// In a storm the log is read this often, with at most `BATCH` records a time; what the kernel overwrites meanwhile is lost.
 const PAUSE: Duration = Duration::from_millis(2);
 const RETRY_AFTER: Duration = Duration::from_mins(1);
 /// Lines that wait for a monitor: some batches, which it works through before the next one is read.
@@ -67,7 +67,7 @@ impl Default for KernelLog {
 }
 
 impl KernelLog {
-    /// All lines: who asks before [`Self::follow`] runs also gets those from before the agent's start.
+    /// All lines. A receiver that subscribes before [`Self::follow`] runs also gets the lines from before the agent's start.
     pub fn lines(&self) -> broadcast::Receiver<Line> {
         self.lines.subscribe()
     }
@@ -92,7 +92,7 @@ impl KernelLog {
             is_first = false;
             let error = format!("{PATH}: {error}");
             self.state.send_replace(LogState::Unreadable(error.clone()));
-            troubles.set(Trouble::KernelLogUnreadable, format!("{error}; OOM kills are not recognised"));
+            troubles.set(Trouble::KernelLogUnreadable, format!("{error}; OOM kills are not detected"));
             sleep(RETRY_AFTER).await;
         }
     }
@@ -135,7 +135,7 @@ impl KernelLog {
 
     fn pass_on(&self, record: &[u8], oom: &mut OomLines, is_old: bool) {
         let Some(line) = kernel_line(record, is_old) else { return };
-        // It fails when nobody listens.
+        // It fails if there is no receiver.
         if let Some(kill) = oom.take(&line.text).filter(|_| !is_old) {
             self.kills.send(kill).ok();
         }
@@ -171,7 +171,7 @@ mod tests {
         let line = Line { level: 6, text, at: Duration::from_micros(5_140_900), is_old: false };
         assert_eq!(kernel_line(kernel, false), Some(line));
         let of_a_user = b"14,340,5140901,-;Out of memory: Killed process 7 (x)\n";
-        // kubernetes/node-problem-detector#1071: `echo … >/dev/kmsg` by somebody who tests an alert.
+        // kubernetes/node-problem-detector#1071: `echo … >/dev/kmsg`, to test an alert.
         let of_a_test = b"12,5003,1000003600,-;INFO: task kubelet:7 blocked for more than 300 seconds.\n";
         for none in [&of_a_user[..], of_a_test, b"x,340,1;y\n", b"6,340;y\n", b""] {
             assert_eq!(kernel_line(none, false), None, "{}", none.escape_ascii());

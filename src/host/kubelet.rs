@@ -1,4 +1,4 @@
-//! What a running kubelet's command line and configuration say: its Node's name, its kubeconfig, where it answers probes, and where its
+//! The configuration of a running kubelet, from its command line and files: its Node's name, its kubeconfig, where it answers probes, and where its
 //! container runtime listens.
 
 use std::{
@@ -33,7 +33,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// As long as a command line is that Linux takes with a stack of the usual 8 MiB.
 const MAX_COMMAND_LINE_BYTES: u64 = 2 * 1024 * 1024;
-/// The kubeconfigs of kubeadm, of those who follow the kubelet's own default, of k3s and of RKE2.
+/// The kubeconfigs of kubeadm, of the kubelet's own default, of k3s and of RKE2.
 const USUAL_KUBECONFIGS: [&str; 4] = [
     "/etc/kubernetes/kubelet.conf",
     "/var/lib/kubelet/kubeconfig",
@@ -54,8 +54,8 @@ pub const UNITS: [&str; 6] = [
 /// What the child prints, in JSON: what is known of the kubelet, or why it cannot be read, with the file; and how far cloud-init is.
 pub type Output = (Result<KubeletFacts, String>, CloudInit);
 
-/// What the child does. `pid` is the kubelet's process, or that of the program that has it inside; without one, files are looked for where
-/// most kubelets have them.
+/// What the child does. `pid` is the kubelet's process, or that of the program that contains the kubelet. Without one, the child reads the
+/// files at their default paths.
 pub fn read(pid: Option<i32>) -> Output {
     (
         pid.map_or_else(|| Ok(KubeletFacts::usual().with_credential()), KubeletFacts::read),
@@ -96,7 +96,7 @@ pub struct KubeletFacts {
     pub healthz: Healthz,
     /// The socket of its `containerRuntimeEndpoint`; none if the command line is not a kubelet's, or it is no socket.
     pub runtime_socket: Option<PathBuf>,
-    /// Whether a kubelet's command line says this, so that the kubeconfig is not one that nobody uses.
+    /// Whether these facts are from a kubelet's command line, so that the kubelet uses this kubeconfig.
     pub is_of_kubelet: bool,
     /// The credential in that kubeconfig.
     pub credential: Credential,
@@ -137,8 +137,8 @@ impl KubeletFacts {
         }
     }
 
-    /// What the command line of process `pid` and the files that it names say, read in a child. `known` is kept for what a command line
-    /// that is not a kubelet's does not say: of a program that starts the kubelet, or has it inside.
+    /// The facts from the command line of process `pid` and the files that it names, read in a child. `known` replaces what the command
+    /// line of a program that starts or contains the kubelet does not have.
     ///
     /// # Errors
     /// When they cannot be read, naming the file.
@@ -189,7 +189,7 @@ pub fn host_name() -> String {
 /// The settings of a kubelet that runs with these flags.
 fn settings(tree: &dyn Tree, flags: &CommandLine) -> Result<Settings, String> {
     let config = config::load_config(tree, flags, None);
-    // What it says beside that is `nodevigil check`'s business: the kubelet runs with it.
+    // Other errors are for `nodevigil check`: the kubelet runs in spite of them.
     let unread = config.files.iter().find(|file| file.document.is_none() && file.state != ConfigFileState::Ignored);
     match unread {
         Some(file) => Err(match &file.state {
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_line_that_is_not_a_kubelets_says_nothing_of_node_and_kubeconfig() {
+    fn a_command_line_that_is_not_a_kubelets_has_no_node_name_and_no_kubeconfig() {
         let pid = i32::try_from(std::process::id()).unwrap();
         assert_eq!(KubeletFacts::read(pid), Ok(KubeletFacts::usual().with_credential()));
         let error = KubeletFacts::read(i32::MAX).unwrap_err();

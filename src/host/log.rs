@@ -15,7 +15,7 @@ use std::{
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use rustix::fs::fstat;
 
-/// Lines that wait while nobody reads; more are dropped.
+/// Lines that wait while stderr blocks; more are dropped.
 const QUEUE: usize = 256;
 const MAX_LINE_BYTES: usize = 2048;
 /// How long the end of the process waits for the last lines.

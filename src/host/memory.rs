@@ -23,7 +23,7 @@ pub struct Reading {
 /// What the kernel did since boot to get memory back.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reclaim {
-    /// The pages that kswapd looked at. It works for the host, never for the limit of a cgroup.
+    /// The pages that kswapd scanned. It works for the host, never for the limit of a cgroup.
     pub scanned_pages: u64,
     /// What of files was read again soon after it was dropped, in bytes.
     pub refaulted_bytes: u64,
@@ -43,7 +43,7 @@ pub fn lock() {
 /// When one cannot be read, naming it.
 pub fn read(at: Uptime, with_reclaim: bool) -> Result<Reading, String> {
     let info = Meminfo::current().map_err(|error| format!("/proc/meminfo: {error}"))?;
-    let available = info.mem_available.ok_or("/proc/meminfo: there is no MemAvailable, which Linux has since 3.14")?;
+    let available = info.mem_available.ok_or("/proc/meminfo: MemAvailable is missing, which Linux has since 3.14")?;
     Ok(Reading {
         at,
         total_bytes: info.mem_total.saturating_sub(info.hugetlb.unwrap_or_default()),

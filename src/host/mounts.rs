@@ -26,7 +26,7 @@ pub struct Mount {
 pub enum Writable {
     #[default]
     Yes,
-    /// The mount or its file system is read-only, most likely because somebody wanted it so.
+    /// The mount or its file system is read-only, most likely on purpose.
     ReadOnlyMount,
     /// The kernel has made the file system read-only, as it does after an error.
     ReadOnlyByKernel,
@@ -45,7 +45,7 @@ pub fn read(pid: i32) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&table).into_owned())
 }
 
-/// The mount on which a path without symbolic links lies: of those at its parents the deepest, and of several at one place the last.
+/// The mount that contains a path without symbolic links: the deepest mount point above it, and of several at one mount point the last.
 pub fn find(table: &str, path: &Path) -> Option<Mount> {
     // The table has these characters in octal.
     let escape = [('\\', "\\134"), (' ', "\\040"), ('\t', "\\011"), ('\n', "\\012")];
@@ -59,7 +59,7 @@ pub fn find(table: &str, path: &Path) -> Option<Mount> {
 }
 
 fn writable(mount: &MountInfo, table: &str) -> Writable {
-    // Whoever remounts a file system read-only makes that one mount of it read-only too (`mount(2)`); the kernel makes none so.
+    // An administrator's remount makes that mount read-only too (`mount(2)`); an error makes only the file system read-only.
     let is_remounted = |line: &str| {
         let fields: Vec<_> = line.split(' ').collect();
         let is_read_only = |options: &&str| options.split(',').any(|option| option == "ro");
@@ -119,7 +119,7 @@ not a line
             let line = format!("108 88 7:0 / /k rw,relatime - ext4 /dev/loop0 {options}\n");
             assert_eq!(find(&line, Path::new("/k")).unwrap().writable, Writable::ReadOnlyByKernel);
         }
-        // A bind mount of a file system that somebody remounts read-only elsewhere, and one that cannot be written to.
+        // A bind mount of a file system that is remounted read-only elsewhere, and one that cannot be written to.
         for table in [
             "88 1 8:1 / /data ro - ext4 /dev/sda1 ro\n108 1 8:1 /k /k rw - ext4 /dev/sda1 ro\n",
             "108 1 7:1 / /k rw - squashfs /dev/loop1 ro\n",

@@ -19,7 +19,7 @@ impl Notifier {
         let (sender, states) = sync_channel(QUEUE);
         thread::spawn(move || {
             for state in states {
-                // Without systemd there is nobody to notify.
+                // Fails without systemd.
                 sd_notify::notify(&[state]).ok();
             }
         });

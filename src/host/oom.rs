@@ -1,6 +1,6 @@
 //! The kernel's lines about one OOM kill, put together (`mm/oom_kill.c`).
 //!
-//! A line `oom-kill:constraint=…` says in which cgroup the task was and for whose limit, and `… Killed process …` follows at once. Where
+//! A line `oom-kill:constraint=…` has the cgroup of the task and the cgroup whose limit was reached, and `… Killed process …` follows at once. Where
 //! only that line comes (under a storm the kernel leaves the other out), the cgroup is not known.
 
 use std::mem::discriminant;
@@ -32,7 +32,7 @@ const MAX_PATH_BYTES: usize = 256;
 /// Puts the lines together.
 #[derive(Debug, Default)]
 pub struct OomLines {
-    /// What was said before the line that names the process: its cgroup, and whose memory was used up.
+    /// The content of the line before the one that names the process: its cgroup, and whose memory was used up.
     announced: Option<(Option<String>, Memory)>,
 }
 
@@ -57,7 +57,7 @@ impl OomLines {
 }
 
 /// `constraint=C,nodemask=…,cpuset=…,mems_allowed=…,oom_memcg=A,task_memcg=B,task=NAME,pid=N,uid=N`; of a kill for the host's memory
-/// `global_oom` takes the place of `oom_memcg=A`.
+/// has `global_oom` instead of `oom_memcg=A`.
 fn announced(fields: &str) -> (Option<String>, Memory) {
     let value = |name: &str, next: &str| {
         let (_, rest) = fields.split_once(name)?;
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_of_the_host_is_told_apart() {
+    fn an_oom_kill_for_the_hosts_memory_is_distinguished() {
         let kill = kill_of(&[
             "oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom,task_memcg=/system.slice/kubelet.service,task=kubelet,pid=812,uid=0",
             "Out of memory: Killed process 812 (kubelet) total-vm:2kB, anon-rss:1kB, file-rss:0kB, shmem-rss:0kB",
@@ -112,14 +112,12 @@ mod tests {
     fn the_last_line_alone_is_enough_and_other_lines_are_none() {
         let kill = kill_of(&["Out of memory: Killed process 7 (a (b)) total-vm:1kB"]);
         assert_eq!(kill, Some(OomKill { pid: 7, name: "a (b)".into(), cgroup: None, memory: Memory::Host }));
-        // It tells of another kill.
+        // It belongs to another kill.
         let limit =
             "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),oom_memcg=/a,task_memcg=/a/b,task=x,pid=7,uid=0";
         let kill = kill_of(&[limit, "Out of memory: Killed process 7 (x) total-vm:1kB"]);
         assert_eq!(kill.map(|kill| (kill.cgroup, kill.memory)), Some((None, Memory::Host)));
-        for line in
-            ["Killed process", "Killed process x (y) total-vm:1kB", "somebody: Killed process 7 (x)", "oom-kill:"]
-        {
+        for line in ["Killed process", "Killed process x (y) total-vm:1kB", "user: Killed process 7 (x)", "oom-kill:"] {
             assert_eq!(kill_of(&[line]), None, "{line}");
         }
     }

@@ -1,7 +1,7 @@
 //! Whether a package manager changes the host's programs: whether it holds its lock for writing.
 //!
 //! The kernel is asked (`F_GETLK` of fcntl(2)), and the lock is not tried, because for that moment the package manager could not take it.
-//! /proc/locks says the same, but reading it waits for an RCU grace period, ten milliseconds (`locks_start` of fs/locks.c).
+//! /proc/locks has the same, but reading it waits for an RCU grace period, ten milliseconds (`locks_start` of fs/locks.c).
 
 use std::{fs::File, path::Path, time::Duration};
 
@@ -88,7 +88,7 @@ mod tests {
             drop(file);
             assert_eq!(holder(root.path()), None);
         }
-        // flock(2), which everybody who may read the file can take.
+        // flock(2), which every process that may read the file can take.
         let file = File::open(&path).unwrap();
         file.lock().unwrap();
         assert_eq!(holder(root.path()), None);

@@ -33,18 +33,17 @@ pub struct Pause {
 impl Pause {
     /// Replaces the file at `path`. User name and reason are cut, and control characters in them replaced.
     pub fn write(&self, path: &Path) -> io::Result<()> {
-        files::replace(path, 0o644, &serde_json::to_string(&self.clone().harmless())?)
+        files::replace(path, 0o644, &serde_json::to_string(&self.clone().sanitized())?)
     }
 
-    fn harmless(mut self) -> Self {
+    fn sanitized(mut self) -> Self {
         self.by = redact::bounded(&redact::escape_controls(&self.by), MAX_TEXT_BYTES);
         self.reason = self.reason.map(|reason| redact::bounded(&redact::escape_controls(&reason), MAX_TEXT_BYTES));
         self
     }
 }
 
-/// The pause that is in effect at `now`, if any. Whatever the file says, a pause ends `max` after the file was written, so that
-/// none lasts forever.
+/// The pause that is in effect at `now`, if any. A pause ends at most `max` after the file was written, so that none lasts forever.
 pub fn read(path: &Path, now: Timestamp, max: Duration) -> Option<Pause> {
     let pause: Pause = serde_json::from_str(&files::read(path, MAX_BYTES).ok()?).ok()?;
     let written: SystemTime = fs::metadata(path).ok()?.modified().ok()?;
@@ -52,20 +51,20 @@ pub fn read(path: &Path, now: Timestamp, max: Duration) -> Option<Pause> {
     let until = pause.until.min(last);
     // An end that is farther away than `max` is left from before the clock was set back.
     let is_in_effect = now < until && until <= now.checked_add(max).ok()?;
-    is_in_effect.then(|| Pause { until, ..pause }.harmless())
+    is_in_effect.then(|| Pause { until, ..pause }.sanitized())
 }
 
 /// The pause for which the annotation with this value asks at `now`, if any. It needs no memory, so that no restart of the agent makes it
 /// longer than `max`.
 ///
 /// # Errors
-/// When the value is no time, or lies too far in the future.
+/// When the value is not a time, or is too far in the future.
 pub fn by_annotation(value: &str, now: Timestamp, max: Duration) -> Result<Option<Pause>, String> {
     let is_accepted = |until: &Timestamp| now.checked_add(max).is_ok_and(|last| *until <= last);
     let Some(until) = value.parse().ok().filter(is_accepted) else {
         let (value, max) = (redact::sanitize_line(value, 64), max.as_secs());
         return Err(format!(
-            "the Node's annotation {ANNOTATION}={value} is ignored: wanted an RFC 3339 time such as 2026-11-26T18:00:00Z, at most {max} \
+            "the Node's annotation {ANNOTATION}={value} is ignored: expected an RFC 3339 time such as 2026-11-26T18:00:00Z, at most {max} \
              seconds from now (max_pause_secs in [maintenance])"
         ));
     };

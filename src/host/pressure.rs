@@ -2,7 +2,7 @@
 
 use procfs::{CpuPressure, Current as _, MemoryPressure};
 
-/// How much of the last ten seconds tasks waited; none where the kernel does not say.
+/// How much of the last ten seconds tasks waited; none where the kernel does not report it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Pressure {
     /// Some task waited for a processor.

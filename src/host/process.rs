@@ -1,4 +1,4 @@
-//! One process: its end by a pidfd, and what /proc says of it while it does not answer.
+//! One process: its end by a pidfd, and a sample of /proc while it does not answer.
 
 use std::{fs, io, net::SocketAddr, os::fd::OwnedFd, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::condition::Uptime;
 
 /// SIGKILL in the masks of pending signals of /proc/PID/status.
 const SIGKILL_BIT: u64 = 1 << 8;
-/// Threads that are looked at; a kubelet has a few dozen.
+/// Threads that are sampled; a kubelet has a few dozen.
 const MAX_THREADS: usize = 512;
 
 /// A process, so named that a reused pid is not taken for it.
@@ -70,7 +70,7 @@ impl Process {
 
     /// Returns when the process has ended (`pidfd_open(2)`: the pidfd is readable then).
     pub async fn ended(&self) {
-        // An error of epoll itself: to take it for the end would be a lie, and waiting costs nothing.
+        // An error of epoll itself is not the end of the process, and waiting costs nothing.
         if self.pidfd.readable().await.is_err() {
             std::future::pending::<()>().await;
         }
@@ -108,8 +108,8 @@ impl Cgroup {
         self.path == host_path || (self.is_relative && self.path != "/" && host_path.ends_with(&self.path))
     }
 
-    /// The system service whose cgroup it is or is below: none in the slices of pods, users and virtual machines, whoever named a cgroup
-    /// there like a service.
+    /// The system service whose cgroup it is or is below: none in the slices of pods, users and virtual machines, where a cgroup may have
+    /// the name of a service.
     pub fn service(&self) -> Option<&str> {
         let is_foreign = |part: &str| part.starts_with("kubepods") || ["user.slice", "machine.slice"].contains(&part);
         let mut parts = self.path.split('/').take_while(|part| !is_foreign(part));
@@ -160,9 +160,9 @@ pub enum Listener {
     /// It could not be read.
     #[default]
     Unknown,
-    /// Nobody listens.
+    /// No process listens.
     Nobody,
-    /// Somebody listens, and so many connections wait to be accepted.
+    /// A process listens, and so many connections wait to be accepted.
     Waiting(u32),
 }
 
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_accept_queue_and_a_missing_listener_are_told_apart() {
+    fn a_full_accept_queue_and_a_missing_listener_are_distinguished() {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = server.local_addr().unwrap();
         assert_eq!(listener(address), Listener::Waiting(0));

@@ -19,7 +19,7 @@ const VERSION_TIMEOUT: Duration = Duration::from_secs(3);
 const ARGUMENTS_TIMEOUT: Duration = Duration::from_secs(1);
 const MAX_PIDS_BYTES: u64 = 1 << 20;
 
-/// What `program --version` prints. It is run only if nobody but root can have written it; `tree` is this host's.
+/// What `program --version` prints. It is run only if only root can have written it; `tree` is this host's.
 ///
 /// # Errors
 /// When it is not run or does not answer within 3 seconds, or names no version.
@@ -42,7 +42,7 @@ fn only_roots(tree: &dyn Tree, program: &Path) -> Result<(), String> {
         let wanted = if path == program { Kind::File } else { Kind::Folder };
         if meta.kind != wanted || meta.uid != 0 || meta.mode & 0o022 != 0 {
             let (program, path) = (program.display(), path.display());
-            return Err(format!("{program} is not run: {path} can be written by others than root"));
+            return Err(format!("{program} is not run: users other than root can write {path}"));
         }
     }
     Ok(())
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(only_roots(&tree, program), Ok(()));
         for (path, mode) in [("/usr/bin/kubelet", 0o775), ("/usr/bin", 0o777)] {
             let error = only_roots(&tree.clone().mode(path, mode), program).unwrap_err();
-            assert_eq!(error, format!("/usr/bin/kubelet is not run: {path} can be written by others than root"));
+            assert_eq!(error, format!("/usr/bin/kubelet is not run: users other than root can write {path}"));
         }
     }
 }

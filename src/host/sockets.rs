@@ -57,7 +57,7 @@ pub struct Connection {
     pub retransmits: u8,
 }
 
-/// The connections to the server that belong to the cgroup of process `pid`, which listens at `healthz`. The kernel says of a socket its
+/// The connections to the server that belong to the cgroup of process `pid`, which listens at `healthz`. The kernel lists a socket's
 /// cgroup, and not its process.
 ///
 /// # Errors
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_of_a_process_without_a_cgroup_of_its_own_are_not_told_apart() {
+    fn connections_of_a_process_without_a_cgroup_of_its_own_are_an_error() {
         let own = i32::try_from(std::process::id()).unwrap();
         let server = Server::of_url("https://10.0.0.1").unwrap();
         assert!(connections(own, "127.0.0.1:10248".parse().unwrap(), &server).is_err());

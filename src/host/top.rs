@@ -8,7 +8,7 @@ use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
 
 use super::{child, process::cgroup_path};
 
-/// The hidden subcommand that looks at all processes.
+/// The hidden subcommand that reads all processes.
 pub const SUBCOMMAND: &str = "top";
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// Growth and the use of processors are measured over this time.
@@ -35,7 +35,7 @@ pub struct Consumer {
     pub cpu_percent: u32,
 }
 
-/// The processes that grow fastest or hold most memory. They are looked at in a child, because there may be thousands.
+/// The processes that grow fastest or hold most memory. A child reads them, because there may be thousands.
 ///
 /// # Errors
 /// When the child fails or takes too long.

@@ -1,4 +1,4 @@
-//! What nodevigil itself cannot do at present: a metric, a line of `status`, and once an hour an Event. Never a condition.
+//! Troubles: what prevents nodevigil itself from working. Each is a metric, a line of `status`, and once an hour an Event, but never a condition.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use tokio::sync::watch;
 /// A kind of trouble. There is at most one of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Trouble {
-    /// The configuration is refused; the last accepted settings go on.
+    /// The settings are invalid; the last accepted ones are in effect.
     ConfigRefused,
     /// There is no D-Bus connection to systemd.
     BusLost,
@@ -64,7 +64,7 @@ impl Troubles {
     pub fn clear(&self, trouble: Trouble) {
         let is_over = self.0.send_if_modified(|present| present.remove(&trouble).is_some());
         if is_over {
-            tracing::info!("{}: over", trouble.name());
+            tracing::info!("{} is over", trouble.name());
         }
     }
 

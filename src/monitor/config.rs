@@ -1,6 +1,6 @@
 //! The kubelet's configuration, as `nodevigil check` judges it.
 //!
-//! The user's own command runs in a child: it reads files of disks that may hang, and the command line of another process.
+//! The command runs in a child: it reads files of disks that may hang, and the command line of another process.
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
 
 /// The first check waits until the kubelet's unit and process are known.
 const FIRST_AFTER: Duration = Duration::from_secs(2);
-/// How often it is reported, and looked at whether a file has changed or a check is due.
+/// How often the view is reported, and the files and the time of the next check are examined.
 const TICK: Duration = Duration::from_secs(10);
 /// Time between two checks. Each runs the kubelet's binary for its version, which takes 0.1 s of processor time.
 const CHECK_EVERY: Duration = Duration::from_mins(10);
@@ -32,9 +32,9 @@ const PENDING_COUNTS_AFTER: Duration = Duration::from_mins(30);
 /// The same when the kubelet has started.
 const CHECK_AFTER_START: Duration = Duration::from_secs(30);
 const TIMEOUT: Duration = Duration::from_secs(15);
-/// Looking at the files takes longer only if a disk does not answer.
-const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
-/// Other conditions show these: an expired certificate and a masked unit (`KubeletHealthy`), no CNI configuration yet (the Node's `Ready`),
+/// Examining the files takes longer only if a disk does not answer.
+const FILES_TIMEOUT: Duration = Duration::from_secs(5);
+/// Other conditions report these: an expired certificate and a masked unit (`KubeletHealthy`), no CNI configuration yet (the Node's `Ready`),
 /// the container runtime's socket (`ContainerRuntimeHealthy`).
 const IGNORED: &str = "--ignore=AU002,NW001,RT001,SD019";
 
@@ -69,14 +69,14 @@ struct Summary {
     warning: usize,
 }
 
-/// Checks and reports until nobody takes reports.
+/// Checks and reports until the channel of reports is closed.
 pub async fn run(inputs: Inputs) {
     let mut config = Config::default();
     let mut ticks = interval_at(Instant::now() + FIRST_AFTER, TICK);
     loop {
         ticks.tick().await;
-        if let Some(seen) = look_at(config.files.clone()).await {
-            config.looked(seen);
+        if let Some(seen) = read_states(config.files.clone()).await {
+            config.files_read(seen);
         }
         let watched = inputs.watched.borrow().clone();
         if config.is_due(watched.pid, uptime()) {
@@ -91,10 +91,10 @@ pub async fn run(inputs: Inputs) {
     }
 }
 
-/// What is there; `None` if the disk hangs.
-async fn look_at(files: Vec<PathBuf>) -> Option<Vec<FileState>> {
-    let look = move || files.iter().map(|path| FileState::of(path)).collect();
-    blocking::run("looking at the kubelet's files", LOOK_TIMEOUT, look).await.ok()
+/// The state of the files; `None` if the disk hangs.
+async fn read_states(files: Vec<PathBuf>) -> Option<Vec<FileState>> {
+    let read = move || files.iter().map(|path| FileState::of(path)).collect();
+    blocking::run("examining the kubelet's files", FILES_TIMEOUT, read).await.ok()
 }
 
 async fn check(arguments: &[String]) -> Result<Answer, String> {
@@ -106,14 +106,16 @@ async fn check(arguments: &[String]) -> Result<Answer, String> {
         Some(0 | 1) => {
             let answer: Answer = serde_json::from_slice(&output)
                 .map_err(|error| format!("`nodevigil check -o json` printed {} bytes: {error}", output.len()))?;
-            // What a file that we may not read says is not known, and the kubelet may read it.
+            // The kubelet may read a file that the agent may not read.
             match answer.denied.first() {
                 Some(path) => Err(format!("`nodevigil check`: permission denied: {path}")),
                 None => Ok(answer),
             }
         }
-        Some(code) if code == i32::from(EXIT_CONFIG) => Err("`nodevigil check`: the settings are refused".into()),
-        _ => Err(format!("`nodevigil check` could not check ({status}); run it to see why")),
+        Some(code) if code == i32::from(EXIT_CONFIG) => {
+            Err("`nodevigil check`: the settings are invalid; run `nodevigil config check`".into())
+        }
+        _ => Err(format!("`nodevigil check` failed ({status}); run it to see why")),
     }
 }
 
@@ -124,10 +126,10 @@ struct Config {
     /// Whether a kubelet has run since the agent started and since its unit was last stopped. Before `kubeadm join` and after
     /// `kubeadm reset` it is normal that files are missing.
     has_run: bool,
-    /// Since when an error, named by rule and place, is found.
+    /// Since when an error, identified by rule and location, is found.
     found_since: BTreeMap<(String, String), Uptime>,
     failing_since: Option<Uptime>,
-    /// The files of the last answer, and what was there of each at the last look.
+    /// The files of the last answer, and the state of each when it was last examined.
     files: Vec<PathBuf>,
     seen: Option<Vec<FileState>>,
     /// Whether one of them has changed since the last check.
@@ -161,7 +163,7 @@ impl Config {
         self.found_since.keys().any(|(rule, _)| !is_pending(rule))
     }
 
-    fn looked(&mut self, seen: Vec<FileState>) {
+    fn files_read(&mut self, seen: Vec<FileState>) {
         self.has_changed |= self.seen.as_ref().is_some_and(|before| *before != seen);
         self.seen = Some(seen);
     }
@@ -180,7 +182,7 @@ impl Config {
             Ok(answer) => answer,
             Err(why) => {
                 let is_long = now >= *self.failing_since.get_or_insert(now) + CONFIRMED_AFTER;
-                let view = if is_long { View::CannotTell } else { View::Unchanged };
+                let view = if is_long { View::Unknown } else { View::Unchanged };
                 self.view = Some(view(not_checked(why)));
                 return;
             }
@@ -204,10 +206,8 @@ impl Config {
             }
             (Some(error), None) => {
                 let minutes = counts_after(&error.rule).as_secs() / 60;
-                let message = format!(
-                    "{}; it is reported as an error when it has lasted for {minutes} min",
-                    message(unit, error)
-                );
+                let message =
+                    format!("{}; it is reported as an error if it lasts for {minutes} min", message(unit, error));
                 View::Unchanged(not_checked(message))
             }
             (None, None) => View::healthy(healthy(unit, answer.summary.warning)),
@@ -299,23 +299,23 @@ mod tests {
     fn a_changed_file_is_checked_a_minute_after_the_last_check() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("kubelet");
-        let look = |config: &mut Config| config.looked(vec![FileState::of(&path)]);
+        let read = |config: &mut Config| config.files_read(vec![FileState::of(&path)]);
         let mut config = Config::default();
         config.checked(Ok(answer(&[])), Some(1), at(0));
-        look(&mut config);
+        read(&mut config);
         assert!(config.is_due(Some(1), at(60)), "what has changed since the first check read the files is not known");
         config.checked(Ok(answer(&[])), Some(1), at(0));
-        look(&mut config);
+        read(&mut config);
         assert!(!config.is_due(Some(1), at(100)));
         fs::write(&path, "").unwrap();
-        look(&mut config);
-        look(&mut config);
+        read(&mut config);
+        read(&mut config);
         assert!(!config.is_due(Some(1), at(59)) && config.is_due(Some(1), at(60)));
         config.checked(Ok(answer(&[])), Some(1), at(60));
-        look(&mut config);
+        read(&mut config);
         assert!(!config.is_due(Some(1), at(200)));
         fs::remove_file(&path).unwrap();
-        look(&mut config);
+        read(&mut config);
         assert!(config.is_due(Some(1), at(200)));
     }
 
@@ -324,7 +324,7 @@ mod tests {
         let (mut config, pending) = (Config::default(), [("SD021", "/etc/default/kubelet:1")]);
         let mut check = |now| {
             config.checked(Ok(answer(&pending)), Some(1), at(now));
-            config.looked(vec![]);
+            config.files_read(vec![]);
             (problem(&config).is_some(), config.is_due(Some(1), at(now + 100)))
         };
         assert_eq!([check(0), check(60), check(660)], [(false, true), (false, false), (false, false)]);
@@ -339,7 +339,7 @@ mod tests {
         assert_eq!(config.view, Some(View::Unchanged(not_checked("it timed out"))));
         assert!(config.is_due(None, at(360)));
         config.checked(Err("it timed out".into()), None, at(360));
-        assert_eq!(config.view, Some(View::CannotTell(not_checked("it timed out"))));
+        assert_eq!(config.view, Some(View::Unknown(not_checked("it timed out"))));
         assert!(!config.is_due(None, at(959)) && config.is_due(None, at(960)));
         config.checked(Ok(answer(&[])), None, at(420));
         assert!(matches!(config.view, Some(View::Seen { .. })));

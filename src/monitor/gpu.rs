@@ -35,7 +35,7 @@ struct Xid {
     last_at: Uptime,
 }
 
-/// Watches until nobody takes reports. A host whose kernel has no driver for such a GPU, and logs no such line, gets no condition.
+/// Monitors until the channel of reports is closed. A host whose kernel has no driver for such a GPU, and logs no such line, gets no condition.
 pub async fn run(inputs: Inputs) {
     let mut lines = inputs.kernel_log.lines();
     let mut reporter = Reporter::new(ConditionType::NodeGPUHealthy, inputs.reports);

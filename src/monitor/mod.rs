@@ -60,7 +60,7 @@ impl Reporter {
         next_multiple(self.last.as_ref().map_or(now, |(_, at)| *at), REPORT_EVERY)
     }
 
-    /// Reports the view if it is new or due. Without a new view the last one still holds. `false` when nobody takes reports.
+    /// Reports the view if it is new or due. Without a new view the last one still holds. `false` when the channel of reports is closed.
     pub async fn report(&mut self, view: impl Into<Option<View>>, now: Uptime) -> bool {
         let last = || self.last.as_ref().map(|(view, _)| view.clone());
         let Some(view) = view.into().or_else(last) else { return true };
@@ -73,7 +73,7 @@ impl Reporter {
 }
 
 /// The services that hang now, by what they are (`kubelet`, `container runtime`): the main process, and since when its monitor has
-/// reported so without a break. The kernel's monitor looks for the reason in the kernel.
+/// reported so without a break. The kernel's monitor searches the kernel for the reason.
 pub type HungServices = watch::Sender<BTreeMap<&'static str, (ProcessId, Uptime)>>;
 
 /// Sets the process of a service that hangs; none if the service does not hang.
@@ -90,7 +90,7 @@ pub struct Inputs {
     pub settings: Settings,
     pub reports: Reports,
     pub api: watch::Receiver<ApiFacts>,
-    /// What the kubelet's configuration says; none until it is known. The kubelet's monitor sends this and the next three.
+    /// The kubelet's configuration; none until it is known. The kubelet's monitor sends this and the next three.
     pub kubelet: watch::Sender<Option<KubeletFacts>>,
     /// The kubelet that is watched.
     pub watched: watch::Sender<Watched>,

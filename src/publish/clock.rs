@@ -17,25 +17,25 @@ const TOLERANCE: SignedDuration = SignedDuration::from_secs(60);
 
 const DATE_PRECISION: SignedDuration = SignedDuration::from_secs(1);
 
-/// The API server's clock after an answer with this `Date` header came at `uptime`; none if the header says nothing that was not `known`.
+/// The API server's clock after an answer with this `Date` header came at `uptime`; none if the header adds nothing to `known`.
 pub fn server_time(known: Option<ServerTime>, date: &str, uptime: Uptime) -> Option<ServerTime> {
     let time = DateTimeParser::new().parse_timestamp(date).ok()?;
-    // `Date` has whole seconds, cut off: one that is up to a second behind says nothing new. So the time between two transitions is
+    // `Date` has whole seconds, cut off: a time that is up to a second behind is not new. So the time between two transitions is
     // right, whatever fraction of a second each answer came at.
-    let says_nothing = |known: ServerTime| {
+    let is_known = |known: ServerTime| {
         let behind = known.at(uptime).duration_since(time);
         !behind.is_negative() && behind < DATE_PRECISION
     };
-    (!known.is_some_and(says_nothing)).then_some(ServerTime { time, uptime })
+    (!known.is_some_and(is_known)).then_some(ServerTime { time, uptime })
 }
 
-/// Kubernetes writes times in whole seconds; cut off, so that none lies in the future.
+/// Kubernetes writes times in whole seconds; cut off, so that no time is in the future.
 pub fn whole_seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
 /// Whether a condition of a Node that was created at `created` can have had its transition at `transition`.
-pub fn is_sane(transition: Timestamp, created: Timestamp, now: Now) -> bool {
+pub fn is_plausible(transition: Timestamp, created: Timestamp, now: Now) -> bool {
     let after_creation = transition.duration_since(created) >= -TOLERANCE;
     after_creation && now.server.duration_since(transition) >= -TOLERANCE
 }
@@ -74,14 +74,14 @@ mod tests {
         let server = time("2026-11-26T06:17:00Z");
         let now = Now { uptime: Duration::ZERO, wall: server, server };
         let created = time("2026-11-26T05:00:00Z");
-        for (transition, sane) in [
+        for (transition, plausible) in [
             ("2026-11-26T05:00:00Z", true),
             ("2026-11-26T06:17:30Z", true),
             ("2026-11-26T06:57:00Z", false),
             ("2026-11-26T04:20:00Z", false),
             ("0001-01-01T00:00:00Z", false),
         ] {
-            assert_eq!(is_sane(time(transition), created, now), sane, "{transition}");
+            assert_eq!(is_plausible(time(transition), created, now), plausible, "{transition}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What commands ask the API server, once and with the identity that the agent would use.
+//! The requests of commands to the API server, with the identity that the agent would use.
 
 use std::path::PathBuf;
 
@@ -39,12 +39,12 @@ const NEEDED: [(&str, &str, &str); 4] = [
     ("create", "events.k8s.io", "events"),
 ];
 
-/// What was found out about our identity.
+/// The identity and its permissions.
 #[derive(Debug)]
 pub struct Identity {
     /// Where it comes from.
     pub source: String,
-    /// What it may not do of what publishing needs, such as `patch nodes/status`.
+    /// The permissions that publishing needs and it lacks, such as `patch nodes/status`.
     pub refused: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ async fn connect_once(settings: &KubernetesSettings, kubelet: KubeletFacts) -> R
     connect(settings, Some(kubelet), &unobserved()).await?.map_err(anyhow::Error::msg)
 }
 
-/// Nobody else sees what becomes of the requests.
+/// Results of the requests are not published to the rest of the agent.
 fn unobserved() -> ApiConnection {
     ApiConnection::new(watch::Sender::new(ApiFacts::default()), RequestCounts::default(), Troubles::default())
 }
@@ -122,7 +122,7 @@ pub async fn cleanup(settings: &KubernetesSettings, kubelet: KubeletFacts) -> Re
     let nodes = Api::<Node>::all(session.client);
     remove(&nodes, &session.node_name)
         .await
-        .with_context(|| format!("Node {}, by {}", session.node_name, session.source))
+        .with_context(|| format!("Node {}, with {}", session.node_name, session.source))
 }
 
 /// Removes them from every Node; returns those that had any.
@@ -169,7 +169,7 @@ fn failed(what: &str, error: &kube::Error) -> anyhow::Error {
     anyhow!("cannot {what}: {}", describe(error))
 }
 
-/// Removes nodevigil's taints and returns their keys. If somebody else writes the Node meanwhile, it is tried again.
+/// Removes nodevigil's taints and returns their keys. Retries if another client writes the Node meanwhile.
 async fn remove_taints(nodes: &Api<Node>, name: &str) -> Result<Vec<String>> {
     loop {
         let Some(node) = read(nodes, name).await? else { return Ok(Vec::new()) };

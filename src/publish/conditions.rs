@@ -15,7 +15,7 @@ use k8s_openapi::{
 use serde_json::Value;
 
 use super::{
-    clock::{is_sane, whole_seconds},
+    clock::{is_plausible, whole_seconds},
     connection::Failure,
     observed::ObservedNode,
     pacing::{Backoff, Budget},
@@ -252,7 +252,7 @@ impl Reconciler {
             let condition = written(published, state.transition(published, shown, node.facts.created, now), now);
             let differs = difference(&condition, node) != Difference::None;
             state.left_to =
-                ownership.foreign.filter(|_| !ownership.ours || (differs && !state.rewrites.has_room(now.uptime)));
+                ownership.foreign.filter(|_| !ownership.ours || (differs && !state.rewrites.allows(now.uptime)));
             if state.left_to.is_none() {
                 wanted.push((published, condition));
             }
@@ -317,7 +317,7 @@ impl TypeState {
             (sent.is_shown || sent.first == sent.last)
                 && shown.is_some_and(|shown| shown.status == wanted.status.name())
                 && (sent.status, sent.flips) == (wanted.status, Some(wanted.flips))
-                && is_sane(sent.last, created, now)
+                && is_plausible(sent.last, created, now)
         });
         // `Date` has whole seconds, so the server's time is up to a second behind: a Node has no transition before its creation.
         kept.map_or_else(|| whole_seconds(now.server).max(whole_seconds(created)), |sent| sent.last)
@@ -347,7 +347,7 @@ fn written(condition: &Published, transition: Timestamp, now: Now) -> NodeCondit
 fn difference(written: &NodeCondition, node: &ObservedNode) -> Difference {
     let Some(shown) = node.facts.condition(&written.type_) else { return Difference::Status };
     let transition = written.last_transition_time.as_ref().map(|time| time.0);
-    // A name of a profile shows a problem only beside one of ours.
+    // A condition of a profile shows a problem only together with one of nodevigil's own.
     let is_problem =
         ConditionType::by_name(&written.type_).is_some_and(|kind| kind.problem_status().name() == written.status);
     let is_other_reason = Some(&shown.reason) != written.reason.as_ref();

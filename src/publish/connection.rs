@@ -130,8 +130,8 @@ impl ApiConnection {
         let verb = verb(&request);
         while let Some(until) = self.closed_until() {
             if verb == "patch" {
-                // What it says may be out of date when it could be sent: it is decided again then.
-                return Err("the API server has failed, and is not asked at present".into());
+                // Its content may be out of date by then: the caller decides again.
+                return Err("the API server has failed; no request is sent until it may have recovered".into());
             }
             self.wait(until).await;
         }

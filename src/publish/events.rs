@@ -26,14 +26,16 @@ use crate::{
 
 /// The namespace of Events about objects that have none.
 const NAMESPACE: &str = "default";
-/// Who reports them (packaging/kubernetes/policy.yaml allows no other).
-const REPORTING_CONTROLLER: &str = "nodevigil.io/agent";
+/// The reporting controller (packaging/kubernetes/policy.yaml allows no other).
+pub const REPORTING_CONTROLLER: &str = "nodevigil.io/agent";
+/// The reason of the Event about a trouble.
+pub const DEGRADED: &str = "NodevigilDegraded";
 /// The API's limits on `note` and `reportingInstance`.
 const MAX_NOTE_BYTES: usize = 1024;
 const MAX_INSTANCE_BYTES: usize = 128;
 const MAX_PER_HOUR: usize = 20;
 const HOUR: Duration = Duration::from_hours(1);
-const LOOK_FOR_TROUBLES_EVERY: Duration = Duration::from_mins(1);
+const CHECK_TROUBLES_EVERY: Duration = Duration::from_mins(1);
 /// The longest time between two attempts to create an Event.
 const LONGEST_DELAY: Duration = Duration::from_secs(15);
 
@@ -43,8 +45,8 @@ pub struct EventQueue {
     /// It, and when it happened. Kept until it is answered, also by another client.
     next: Option<(Event, Uptime)>,
     budget: Budget,
-    /// When the troubles are looked at next. One that ends within a minute seldom becomes an Event.
-    look_at: Uptime,
+    /// When the troubles are checked next. A trouble that ends within a minute rarely becomes an Event.
+    check_at: Uptime,
     degraded_at: Option<Uptime>,
     /// The types of the conditions that the Node had when it was first seen. Those of ours are from an earlier run of the agent.
     first_shown: Option<Vec<String>>,
@@ -53,7 +55,7 @@ pub struct EventQueue {
 impl EventQueue {
     pub fn new(now: Uptime) -> Self {
         let budget = Budget::new(MAX_PER_HOUR, HOUR);
-        Self { next: None, budget, look_at: now + LOOK_FOR_TROUBLES_EVERY, degraded_at: None, first_shown: None }
+        Self { next: None, budget, check_at: now + CHECK_TROUBLES_EVERY, degraded_at: None, first_shown: None }
     }
 
     /// Sends an Event for each transition until it is dropped.
@@ -74,14 +76,14 @@ impl EventQueue {
             }
             tokio::select! {
                 Some(transition) = transitions.recv() => self.add(transition),
-                () = sleep_until(self.look_at) => self.add_troubles(&api.troubles, uptime()),
+                () = sleep_until(self.check_at) => self.add_troubles(&api.troubles, uptime()),
             }
         }
     }
 
     fn add(&mut self, Transition { from, to, at }: Transition) {
         let warning = is_warning(&to);
-        // What is shown first is news only if it is bad: each start of the agent would be an Event. If the Node shows this condition from
+        // The first state is an Event only if it is a warning; otherwise each start of the agent would create Events. If the Node shows this condition from
         // an earlier run of the agent, the transition from there follows, if there is one.
         let is_on_node = || self.first_shown.iter().flatten().any(|shown| shown == to.kind.name());
         if from.is_some() || (warning && !is_on_node()) {
@@ -91,19 +93,19 @@ impl EventQueue {
     }
 
     fn add_troubles(&mut self, troubles: &Troubles, now: Uptime) {
-        self.look_at = now + LOOK_FOR_TROUBLES_EVERY;
+        self.check_at = now + CHECK_TROUBLES_EVERY;
         let present = troubles.present();
         if !present.is_empty() && self.degraded_at.is_none_or(|at| now >= at + HOUR) {
             self.degraded_at = Some(now);
             let all: Vec<_> = present.iter().map(|(trouble, why)| format!("{}: {why}", trouble.name())).collect();
-            self.push("NodevigilDegraded".to_owned(), &all.join("; "), true, now);
+            self.push(DEGRADED.to_owned(), &all.join("; "), true, now);
         }
     }
 
     fn push(&mut self, reason: String, note: &str, warning: bool, at: Uptime) {
         if !self.budget.take(at) {
             return tracing::warn!(
-                "an Event with reason {reason} is dropped: there were {MAX_PER_HOUR} within an hour"
+                "an Event with reason {reason} is dropped: nodevigil has sent {MAX_PER_HOUR} Events within an hour"
             );
         }
         // Random, and the same in each request, so that an Event whose answer was lost is not created twice.
@@ -242,17 +244,17 @@ mod tests {
     #[test]
     fn a_trouble_becomes_an_event_once_an_hour_while_it_lasts() {
         let (mut queue, troubles) = (queue(), Troubles::default());
-        let mut look = |troubles: &Troubles, secs| {
+        let mut check = |troubles: &Troubles, secs| {
             queue.add_troubles(troubles, at(secs));
             queue.next.take()
         };
-        assert!(look(&troubles, 0).is_none());
+        assert!(check(&troubles, 0).is_none());
         troubles.set(Trouble::BusLost, "the bus is gone".into());
-        let (event, _) = look(&troubles, 60).unwrap();
+        let (event, _) = check(&troubles, 60).unwrap();
         assert_eq!(event.reason.as_deref(), Some("NodevigilDegraded"));
         assert!(event.note.unwrap().contains("BusLost: the bus is gone"));
-        assert!(look(&troubles, 3600).is_none());
-        assert!(look(&troubles, 3660).is_some());
+        assert!(check(&troubles, 3600).is_none());
+        assert!(check(&troubles, 3660).is_some());
     }
 
     #[test]

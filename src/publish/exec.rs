@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_plugins_token_takes_the_place_of_the_plugin() {
+    async fn a_plugins_token_replaces_the_plugin() {
         let script = r#"case $KUBERNETES_EXEC_INFO in *client.authentication.k8s.io/v1*) ;; *) exit 1;; esac
             echo "{\"status\": {\"token\": \"$TOKEN\", \"expirationTimestamp\": \"2026-11-26T06:17:00Z\"}}""#;
         let mut user = user(script);

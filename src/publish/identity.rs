@@ -81,7 +81,7 @@ pub fn read(source: Source) -> Result<Identity> {
 }
 
 fn exists(path: &Path) -> bool {
-    // If it cannot be examined, it exists and cannot be used.
+    // A file that cannot be examined exists, and cannot be used.
     !matches!(fs::symlink_metadata(path), Err(error) if error.kind() == std::io::ErrorKind::NotFound)
 }
 
@@ -120,7 +120,7 @@ fn without_content(error: KubeconfigError) -> anyhow::Error {
 }
 
 /// Fails unless `path` is a file that `owner` alone can have written: the file, every directory and every link on the way
-/// belong to `owner`, and nobody else may write the file or a directory. `root` is the directory that is taken for `/`.
+/// belong to `owner`, and only `owner` may write the file and the directories. `root` is used as `/`.
 fn check_owner(root: &Path, path: &Path, owner: u32, links: usize) -> Result<()> {
     let (mut at, mut rest) = (root.to_owned(), path.strip_prefix(root).unwrap_or(path).components());
     while let Some(component) = rest.next() {
@@ -130,7 +130,7 @@ fn check_owner(root: &Path, path: &Path, owner: u32, links: usize) -> Result<()>
         at.push(component);
         let meta = fs::symlink_metadata(&at).with_context(|| at.display().to_string())?;
         if meta.uid() != owner {
-            bail!("{} belongs to uid {}; wanted uid {owner}: chown it", at.display(), meta.uid());
+            bail!("{} belongs to uid {} instead of uid {owner}: chown it", at.display(), meta.uid());
         }
         if meta.is_symlink() {
             if links == MAX_LINKS {
@@ -141,7 +141,7 @@ fn check_owner(root: &Path, path: &Path, owner: u32, links: usize) -> Result<()>
         }
         if meta.mode() & 0o022 != 0 {
             let mode = meta.mode() & 0o7777;
-            bail!("{} (mode {mode:04o}) may be written by others than its owner: chmod go-w it", at.display());
+            bail!("{} (mode {mode:04o}) is writable by users other than its owner: chmod go-w it", at.display());
         }
     }
     Ok(())
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_somebody_else_could_have_written_is_refused() {
+    fn a_file_that_another_user_could_have_written_is_refused() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path();
         let owner = fs::metadata(root).unwrap().uid();
@@ -196,13 +196,23 @@ mod tests {
         set("etc/file", 0o600);
         assert_eq!(paths.map(fault), ["none"; 4]);
         set("etc/file", 0o620);
-        assert!(paths.map(fault).iter().all(|fault| fault.contains("etc/file (mode 0620) may be written by others")));
+        assert!(
+            paths
+                .map(fault)
+                .iter()
+                .all(|fault| fault.contains("etc/file (mode 0620) is writable by users other than its owner"))
+        );
         set("etc/file", 0o600);
         set("etc", 0o777);
-        assert!(paths.map(fault).iter().all(|fault| fault.contains("etc (mode 0777) may be written by others")));
+        assert!(
+            paths
+                .map(fault)
+                .iter()
+                .all(|fault| fault.contains("etc (mode 0777) is writable by users other than its owner"))
+        );
         set("etc", 0o755);
         let other = check_owner(root, Path::new("/etc/file"), owner + 1, 0).unwrap_err().to_string();
-        assert!(other.contains(&format!("belongs to uid {owner}; wanted uid {}", owner + 1)), "{other}");
+        assert!(other.contains(&format!("belongs to uid {owner} instead of uid {}", owner + 1)), "{other}");
         assert!(fault("/etc/loop").contains("too many symbolic links"));
         assert!(fault("/etc/missing").contains("etc/missing: No such file"));
     }

@@ -11,7 +11,7 @@ use crate::host::{api::LeaseFacts, clock::uptime};
 
 const NAMESPACE: &str = "kube-node-lease";
 const EVERY: Duration = Duration::from_secs(2);
-/// The interval once it has been read for a while: what it says is known by then.
+/// The interval after the first minute, when it is known whether the kubelet renews the Lease.
 const EVERY_LATER: Duration = Duration::from_secs(10);
 const FAST_FOR: Duration = Duration::from_mins(1);
 

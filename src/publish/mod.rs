@@ -33,7 +33,7 @@ use self::{
     connection::ApiConnection,
     events::EventQueue,
     node::changed,
-    session::{LOOK_EVERY, Session, connect, outdated, refused},
+    session::{CHECK_EVERY, Session, connect, outdated, refused},
 };
 use crate::{
     condition::{Desired, Transition, Uptime},
@@ -46,7 +46,7 @@ use crate::{
     settings::{KubernetesSettings, Publish, TaintSettings},
 };
 
-/// So many transitions wait while there is no identity. The latest ones are kept: after a long time they say more than the first ones.
+/// How many transitions wait while there is no identity. The latest ones are kept.
 const MAX_WAITING: usize = 32;
 
 /// Publishes conditions and Events, and reads the Node and the Lease. `run.rs` builds it.
@@ -100,7 +100,7 @@ impl Publisher {
                 drop(self.transitions.try_recv());
             }
             tokio::select! {
-                () = sleep(LOOK_EVERY) => {}
+                () = sleep(CHECK_EVERY) => {}
                 () = changed(&mut self.kubelet) => {}
             }
         }
@@ -119,7 +119,7 @@ impl Publisher {
             api.set_reach(Reach::Untried);
         }
         reconciler.read_first();
-        tracing::info!("publishing to Node {} by {}", session.node_name, session.source);
+        tracing::info!("publishing to Node {} with {}", session.node_name, session.source);
         let (client, name) = (|| session.client.clone(), session.node_name.as_str());
         tokio::select! {
             _ = node::publish_conditions(client(), name, api, reconciler, &mut self.desired) => {}
@@ -134,4 +134,8 @@ impl Publisher {
 
 /// For docs/reference.
 #[cfg(test)]
-pub use self::taints::key as taint_key;
+pub use self::{
+    events::{DEGRADED, REPORTING_CONTROLLER},
+    observed::FIELD_MANAGER,
+    taints::key as taint_key,
+};

@@ -76,7 +76,7 @@ pub async fn publish_conditions(
         failed_writes = failures(failed_writes, &request, error.map(Failure::of));
         api.record_answer(title, name, error);
         if failed_writes >= MAX_FAILED_WRITES && !matches!(request, Request::Read) {
-            let advice = "it answers reads: check its webhooks and the space that etcd has left";
+            let advice = "it answers reads: check its webhooks and the free space of etcd";
             api.record_refusal(title, name, error.map(|error| (error, advice)));
         }
         if matches!((&request, &answer), (Request::Read, Err(kube::Error::Service(_)))) {
@@ -100,7 +100,7 @@ fn failures(before: u32, request: &Request, failure: Option<Failure>) -> u32 {
 fn take_in(event: watcher::Result<Option<Node>>, name: &str, reconciler: &mut Reconciler, api: &ApiConnection) {
     match event {
         Ok(node) => reconciler.watched(node.and_then(ObservedNode::read), api.now()),
-        // The stream tries again by itself.
+        // The stream retries.
         Err(watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error)) => {
             api.record_answer(WATCH, name, Some(&error));
         }
@@ -158,7 +158,7 @@ mod tests {
         Body::from(value.to_string().into_bytes())
     }
 
-    /// An API server with one Node, whose watch never has news; it hands out what is applied.
+    /// An API server with one Node, whose watch never has events; it records what is applied.
     fn server(applied: mpsc::UnboundedSender<(String, serde_json::Value)>) -> Client {
         let metadata = json!({"name": "n1", "uid": "u1", "resourceVersion": "7"});
         let service = service_fn(move |request: hyper::Request<Body>| {

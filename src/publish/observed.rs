@@ -1,4 +1,4 @@
-//! The Node as read from the API server: its conditions, which field managers own them, its taints, and what others want of it.
+//! The Node as read from the API server: its conditions, which field managers own them, its taints, and its maintenance signals.
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -7,7 +7,7 @@ use k8s_openapi::{
 };
 
 use crate::{
-    condition::suppression::{SIGNS, Sign},
+    condition::suppression::{MAINTENANCE_SIGNALS, MaintenanceSignal},
     host::{
         api::{NodeFacts, ObservedCondition},
         pause,
@@ -67,12 +67,14 @@ impl ObservedNode {
         });
         let conditions: Vec<_> = observed.collect();
         let annotations = metadata.annotations.unwrap_or_default();
-        let has_sign = |sign: &Sign| match *sign {
-            Sign::Condition(kind) => conditions.iter().any(|one| one.kind == kind && one.status == "True"),
-            Sign::Annotation(key, []) => annotations.get(key).is_some_and(|value| !value.is_empty()),
-            Sign::Annotation(key, values) => annotations.get(key).is_some_and(|value| values.contains(&value.as_str())),
-            Sign::Taint(key) => taints.iter().any(|taint| taint.key == key),
-            Sign::Deletion => metadata.deletion_timestamp.is_some(),
+        let has_signal = |signal: &MaintenanceSignal| match *signal {
+            MaintenanceSignal::Condition(kind) => conditions.iter().any(|one| one.kind == kind && one.status == "True"),
+            MaintenanceSignal::Annotation(key, []) => annotations.get(key).is_some_and(|value| !value.is_empty()),
+            MaintenanceSignal::Annotation(key, values) => {
+                annotations.get(key).is_some_and(|value| values.contains(&value.as_str()))
+            }
+            MaintenanceSignal::Taint(key) => taints.iter().any(|taint| taint.key == key),
+            MaintenanceSignal::Deletion => metadata.deletion_timestamp.is_some(),
         };
         let facts = NodeFacts {
             name: metadata.name?,
@@ -80,7 +82,7 @@ impl ObservedNode {
             created,
             provider_id,
             taint_keys: taints.iter().map(|taint| taint.key.clone()).collect(),
-            signs: SIGNS.iter().map(|(sign, _)| *sign).filter(has_sign).collect(),
+            signals: MAINTENANCE_SIGNALS.iter().map(|(signal, _)| *signal).filter(has_signal).collect(),
             pause: annotations.get(pause::ANNOTATION).map(|value| redact::bounded(value, MAX_PAUSE_BYTES)),
             has_our_taints: taints.iter().any(is_ours),
             conditions,
@@ -95,7 +97,7 @@ impl ObservedNode {
         self.version.parse().unwrap_or_default()
     }
 
-    /// Who owns the condition of that type.
+    /// The field managers of the condition of that type.
     pub fn ownership(&self, kind: &str) -> Ownership {
         let key = format!("k:{{\"type\":\"{kind}\"}}");
         let mut ownership = Ownership::default();
@@ -150,35 +152,35 @@ mod tests {
     }
 
     #[test]
-    fn each_sign_of_maintenance_is_seen_on_the_node() {
-        let signs = |mut node: serde_json::Value| {
+    fn each_maintenance_signal_is_found_on_the_node() {
+        let signals = |mut node: serde_json::Value| {
             (node["metadata"]["name"], node["metadata"]["uid"]) = ("n1".into(), "u1".into());
-            ObservedNode::read(serde_json::from_value(node).unwrap()).unwrap().facts.signs
+            ObservedNode::read(serde_json::from_value(node).unwrap()).unwrap().facts.signals
         };
-        for (sign, _) in SIGNS {
-            let (on_node, not_on_node) = match sign {
-                Sign::Condition(kind) => {
+        for (signal, _) in MAINTENANCE_SIGNALS {
+            let (on_node, not_on_node) = match signal {
+                MaintenanceSignal::Condition(kind) => {
                     let of = |status| serde_json::json!({"metadata": {}, "status": {"conditions": [{"type": kind, "status": status}]}});
                     (of("True"), of("False"))
                 }
-                Sign::Annotation(key, values) => {
+                MaintenanceSignal::Annotation(key, values) => {
                     let of = |value: &str| serde_json::json!({"metadata": {"annotations": {*key: value}}});
                     let value = values.last().copied().unwrap_or("2026-11-26T09:00:00Z");
                     (of(value), of(if values.is_empty() { "" } else { "Done" }))
                 }
-                Sign::Taint(key) => {
+                MaintenanceSignal::Taint(key) => {
                     let of = |key: &str| {
                         let taint = serde_json::json!({"key": key, "effect": "NoSchedule"});
                         serde_json::json!({"metadata": {}, "spec": {"taints": [taint]}})
                     };
                     (of(key), of("node.kubernetes.io/unschedulable"))
                 }
-                Sign::Deletion => {
+                MaintenanceSignal::Deletion => {
                     let deleted = serde_json::json!({"metadata": {"deletionTimestamp": "2026-11-26T09:00:00Z"}});
                     (deleted, serde_json::json!({"metadata": {}}))
                 }
             };
-            assert_eq!((signs(on_node), signs(not_on_node)), (vec![*sign], vec![]), "{sign}");
+            assert_eq!((signals(on_node), signals(not_on_node)), (vec![*signal], vec![]), "{signal}");
         }
     }
 }

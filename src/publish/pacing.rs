@@ -56,7 +56,7 @@ impl Backoff {
     }
 }
 
-/// So many times within any period of that length.
+/// A number of times within any period of this length.
 #[derive(Debug)]
 pub struct Budget {
     times: usize,
@@ -69,19 +69,19 @@ impl Budget {
         Self { times, period, spent: VecDeque::new() }
     }
 
-    /// Whether it may be done once more now.
-    pub fn has_room(&mut self, now: Uptime) -> bool {
+    /// Whether one of the times is left now.
+    pub fn allows(&mut self, now: Uptime) -> bool {
         self.spent.retain(|&at| now < at + self.period);
         self.spent.len() < self.times
     }
 
-    /// Does it once; `false` if there is no room, and then nothing is counted.
+    /// Spends one of the times; `false` if none is left.
     pub fn take(&mut self, now: Uptime) -> bool {
-        let has_room = self.has_room(now);
-        if has_room {
+        let allows = self.allows(now);
+        if allows {
             self.spent.push_back(now);
         }
-        has_room
+        allows
     }
 }
 
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_has_room_again_when_its_period_is_over() {
+    fn a_budget_is_full_again_when_its_period_is_over() {
         let mut budget = Budget::new(2, at(60));
         assert!(budget.take(at(0)) && budget.take(at(10)) && !budget.take(at(59)));
         assert!(budget.take(at(60)) && !budget.take(at(61)));

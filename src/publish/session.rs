@@ -29,8 +29,8 @@ use crate::{
     settings::KubernetesSettings,
 };
 
-/// How often the credential's files are looked at: a node that joins gets them at any moment.
-pub const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// How often the credential's files are checked: a node that joins gets them at any moment.
+pub const CHECK_EVERY: Duration = Duration::from_secs(10);
 /// The time for reading the credential's files: a disk may hang.
 const READ_DEADLINE: Duration = Duration::from_secs(10);
 const RENEW_BEFORE: Duration = Duration::from_mins(1);
@@ -61,7 +61,7 @@ pub async fn connect(
     };
     let choose = choice(settings, kubeconfig.flatten());
     let Some(identity) = read_files(move || choose().map(identity::read).transpose()).await?? else {
-        return Ok(Err(format!("no identity: there is neither {OWN_KUBECONFIG} nor a kubeconfig of the kubelet's")));
+        return Ok(Err(format!("no identity: neither {OWN_KUBECONFIG} nor a kubeconfig of the kubelet exists")));
     };
     let (source, files, mut config) = (identity.source, identity.files, identity.config);
     let expires = exec::ask(&mut config.auth_info).await.with_context(|| source.to_string())?;
@@ -88,7 +88,7 @@ pub async fn outdated(
 ) {
     loop {
         tokio::select! {
-            () = sleep(LOOK_EVERY) => {}
+            () = sleep(CHECK_EVERY) => {}
             () = changed(&mut kubelet) => {}
         }
         let known = kubelet.borrow_and_update().clone();
@@ -98,9 +98,9 @@ pub async fn outdated(
         }
         let choose = choice(settings, kubeconfig.flatten());
         let (source, files) = (session.source.clone(), session.files.clone());
-        let look = read_files(move || choose() != Some(source) || files.iter().any(FileState::has_changed));
+        let is_outdated = read_files(move || choose() != Some(source) || files.iter().any(FileState::has_changed));
         // If the files cannot be read in time, the client that works stays.
-        if matches!(look.await, Ok(true)) {
+        if matches!(is_outdated.await, Ok(true)) {
             return;
         }
     }
@@ -114,7 +114,7 @@ pub async fn refused(session: &Session, api: &ApiConnection) {
         "the API server answers 401 Unauthorized to {source}; nothing is published on Node {node}: renew the credential"
     );
     api.troubles.set(Trouble::IdentityUnusable, message);
-    sleep_until(session.built_at + 3 * LOOK_EVERY).await;
+    sleep_until(session.built_at + 3 * CHECK_EVERY).await;
 }
 
 /// A minute before the credential expires, but not before a minute has passed.
@@ -123,11 +123,11 @@ fn renewal(expires: Timestamp, now: Now) -> Uptime {
     now.uptime + lifetime.saturating_sub(RENEW_BEFORE).max(RENEW_BEFORE)
 }
 
-/// Runs what reads the credential's files beside the loop: their disk may hang.
+/// Runs `work`, which reads the credential's files, on another thread, because their disk may hang.
 pub async fn read_files<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     let done = blocking::run("the credential", READ_DEADLINE, work).await;
     done.with_context(|| {
-        format!("the credential was not read within {} s; see whether its disk answers", READ_DEADLINE.as_secs())
+        format!("the credential was not read within {} s; check the disk that it is on", READ_DEADLINE.as_secs())
     })
 }
 

@@ -200,7 +200,7 @@ async fn accept(listener: &TcpListener, metrics: &Metrics) {
         let connection =
             http1::Builder::new().keep_alive(false).serve_connection(TokioIo::new(stream), service.clone());
         tokio::spawn(async move {
-            // Whoever scrapes sees a connection that failed or took too long.
+            // The client sees that the connection failed or took too long.
             _ = timeout(CONNECTION_LASTS, connection).await;
             drop(permit);
         });

@@ -19,7 +19,7 @@ pub fn text<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = ([
     rows.iter().map(line).collect()
 }
 
-/// A time span in its largest unit, or its largest two where one says too little: `45s`, `3m20s`, `50m`, `5h10m`, `3d`.
+/// A time span in its largest unit, or in two units if one is too coarse: `45s`, `3m20s`, `50m`, `5h10m`, `3d`.
 pub fn age(span: SignedDuration) -> String {
     let secs = span.as_secs().max(0);
     let (minutes, hours, days) = (secs / 60, secs / 3600, secs / 86_400);

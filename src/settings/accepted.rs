@@ -1,4 +1,4 @@
-//! The last accepted settings: the agent goes on with them when it is restarted with settings that are refused.
+//! The last accepted settings. The agent uses them if it is restarted with invalid settings.
 
 use std::{io, path::Path};
 
@@ -8,7 +8,7 @@ use crate::files;
 /// Where they are kept.
 pub const PATH: &str = "/var/lib/nodevigil/accepted-settings.toml";
 
-/// Keeps the settings, if they are not there yet. A failure is logged: the agent works without. It waits for the disk.
+/// Keeps the settings, unless the file has them already. A failure is logged. It waits for the disk.
 pub fn save(path: &Path, settings: &Settings) {
     let result = toml::to_string(settings).map_err(io::Error::other).and_then(|text| {
         let is_kept = files::read(path, MAX_FILE_BYTES).is_ok_and(|kept| kept == text);
@@ -19,7 +19,7 @@ pub fn save(path: &Path, settings: &Settings) {
     }
 }
 
-/// The kept settings; none if there are none, or if this version refuses them.
+/// The kept settings; none if there are none, or if they are invalid in this version.
 pub fn read(path: &Path) -> Option<Settings> {
     toml::from_str(&files::read(path, MAX_FILE_BYTES).ok()?).ok()
 }

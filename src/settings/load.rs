@@ -1,8 +1,8 @@
-//! Reads the settings' files, with errors that name file, line, column and key.
+//! Reads the settings files. Errors name file, line, column and key.
 //!
-//! The files are found as the UAPI group's Configuration Files Specification says: the first `config.toml` of /etc, /run and
+//! The files are those of the UAPI group's Configuration Files Specification: the first `config.toml` of /etc, /run and
 //! /usr/lib, then the drop-ins of `config.d` in all three, sorted by file name. A drop-in in /etc replaces one of the same name
-//! in /run, and that one in /usr/lib. Later files win, setting by setting.
+//! in /run, and that one in /usr/lib. Later files override earlier ones, setting by setting.
 
 use std::{
     collections::BTreeMap,
@@ -16,18 +16,18 @@ use toml::{Table, Value};
 use super::Settings;
 use crate::files;
 
-/// The exit code for refused settings: `EX_CONFIG` of sysexits.h, which systemd shows as `status=78/CONFIG`.
+/// The exit code for invalid settings: `EX_CONFIG` of sysexits.h, which systemd shows as `status=78/CONFIG`.
 pub const EXIT_CONFIG: u8 = 78;
 
-/// Where settings are looked for, what wins last.
+/// The directories of settings files; a later one overrides an earlier one.
 const DIRECTORIES: [&str; 3] = ["usr/lib/nodevigil", "run/nodevigil", "etc/nodevigil"];
 /// A longer file is refused.
 pub const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Why settings are refused.
+/// Why settings are invalid.
 #[derive(Debug)]
 pub struct Error {
-    /// One for each file that is refused: `path:line:column: key: what is wrong`.
+    /// One for each invalid file: `path:line:column: key: what is wrong`.
     pub problems: Vec<String>,
 }
 
@@ -50,7 +50,7 @@ pub fn load(root_dir: &Path, given: &[PathBuf]) -> Result<Settings, Error> {
     load_files(&find(root_dir, given)?)
 }
 
-/// The settings of these files; what a later one sets wins.
+/// The settings of these files; a later file overrides an earlier one.
 pub fn load_files(files: &[PathBuf]) -> Result<Settings, Error> {
     let mut merged = Table::new();
     let mut problems = Vec::new();
@@ -89,14 +89,14 @@ fn find_in(directories: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
     for directory in directories {
         list(&directory.join("config.d"), &mut drop_ins)?;
     }
-    // A dangling link exists too: reading it fails and says so.
+    // A dangling link exists too: reading it fails with an error.
     let mut main = directories.iter().rev().map(|directory| directory.join("config.toml"));
     let main = main.find(|path| path.symlink_metadata().is_ok());
     Ok(main.into_iter().chain(drop_ins.into_values()).collect())
 }
 
-/// Adds a directory's `*.toml` by file name, in place of those of the same name. Hidden files are an editor's. A directory that
-/// does not exist has none.
+/// Adds a directory's `*.toml` files by name; a later file replaces one with the same name. Hidden files, such as an editor's, are
+/// ignored. A directory that does not exist has no files.
 fn list(directory: &Path, found: &mut BTreeMap<OsString, PathBuf>) -> Result<(), Error> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
@@ -115,7 +115,7 @@ fn list(directory: &Path, found: &mut BTreeMap<OsString, PathBuf>) -> Result<(),
     Ok(())
 }
 
-/// A file's table. The file must be right by itself: once tables are merged, an error has no line.
+/// A file's table. Each file must be valid on its own, because an error in merged tables has no line.
 fn read(path: &Path) -> Result<Table, String> {
     let text = files::read(path, MAX_FILE_BYTES).map_err(|error| format!("{}: {error}", path.display()))?;
     let table = toml::from_str::<Settings>(&text).and_then(|_| toml::from_str(&text));
@@ -137,7 +137,7 @@ fn describe(path: &Path, text: &str, mut error: toml::de::Error) -> String {
     format!("{}:{position} {key}{message}", path.display())
 }
 
-/// Sets what `later` sets.
+/// Overrides `settings` with `later`.
 fn merge(settings: &mut Table, later: Table) {
     for (key, value) in later {
         match (settings.get_mut(&key), value) {
@@ -178,11 +178,11 @@ mod tests {
             ("[kubelet]\nunit = 1", "2:8: kubelet.unit: invalid type: integer `1`, expected a string"),
             (
                 "# é\n[conditions]\n  healthy_for_secs = -1",
-                "3:22: conditions.healthy_for_secs: -1 is out of range: wanted 1 to 3600 seconds",
+                "3:22: conditions.healthy_for_secs: -1 is out of range: expected 1 to 3600 seconds",
             ),
             (
                 "metrics = { enabled = true, listen = ':80' }",
-                "1:38: metrics.listen: \":80\" is no address: wanted IP:PORT, such as 127.0.0.1:20258 or [::1]:20258",
+                "1:38: metrics.listen: \":80\" is not an address: expected IP:PORT, such as 127.0.0.1:20258 or [::1]:20258",
             ),
             (
                 "[kubernetes]\npublish = 'all'",
@@ -190,8 +190,8 @@ mod tests {
             ),
             (
                 "[intent]\nnode_ip = '10.0.0.7,10.0.0.8'",
-                "2:11: intent.node_ip: \"10.0.0.7,10.0.0.8\" is wrong: wanted an IP address, or one of each family with a comma \
-                 between, such as 10.0.0.7",
+                "2:11: intent.node_ip: \"10.0.0.7,10.0.0.8\" is invalid: expected an IP address, or an IPv4 and an IPv6 address \
+                 separated by a comma, such as 10.0.0.7",
             ),
             (
                 "[reasons.KubeletHung]\nas = 'false'",
@@ -199,11 +199,11 @@ mod tests {
             ),
             (
                 "[reasons.KubeletIsHealthy]\nas = 'off'",
-                "1:10: reasons: KubeletIsHealthy cannot be turned down: wanted the reason of a problem",
+                "1:10: reasons: KubeletIsHealthy cannot be downgraded: expected the reason of a problem",
             ),
             (
                 "[reasons.KubeletHangs]\nas = 'off'",
-                "1:10: reasons: no reason is named KubeletHangs: wanted one that `nodevigil explain` lists",
+                "1:10: reasons: no reason is named KubeletHangs: expected a reason that `nodevigil explain` lists",
             ),
             ("[kubelet]\nunit = 'a'\nunit = 'b'", "3:1: duplicate key"),
             ("[kubelet", "1:9: unclosed table, expected `]`"),

@@ -33,7 +33,7 @@ pub struct Settings {
     pub bootstrap: BootstrapSettings,
     pub intent: IntentSettings,
     pub taints: TaintSettings,
-    /// Reasons that are turned down, by name.
+    /// Reasons that are published as a warning or not at all, by name.
     #[serde(deserialize_with = "values::reasons")]
     pub reasons: BTreeMap<Reason, ReasonSettings>,
 }
@@ -42,7 +42,7 @@ pub struct Settings {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ConditionSettings {
-    /// A problem ends when its monitor has reported without it for this long.
+    /// A problem ends after its monitor has reported no such problem for this many seconds.
     pub healthy_for_secs: Secs<1, 3600, 60>,
 }
 
@@ -50,11 +50,11 @@ pub struct ConditionSettings {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct KubeletSettings {
-    /// The unit that runs the kubelet; the first known one that is loaded if it is not set.
+    /// The unit that runs the kubelet. Default: the first known unit that systemd has loaded.
     pub unit: Option<String>,
-    /// Where the kubelet answers probes; from the kubelet's own configuration if it is not set.
+    /// The URL at which nodevigil probes the kubelet. Default: from the kubelet's configuration.
     pub healthz_url: Option<String>,
-    /// A start of the kubelet, or of the container runtime, may take this long until it answers.
+    /// How many seconds the kubelet and the container runtime may take after a start until they answer.
     pub start_grace_secs: Secs<1, 3600, 120>,
 }
 
@@ -62,18 +62,19 @@ pub struct KubeletSettings {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct KubernetesSettings {
-    /// What is written to the API server: `conditions` for conditions, Events and, with `[taints]`, taints; `none` for nothing, which is a
-    /// dry run: nothing is read from it either, and `nodevigil status` and the metrics show what is found.
+    /// What nodevigil writes to the API server. `conditions`: conditions, Events and the taints of `[taints]`. `none`: nothing. This is a
+    /// dry run: nodevigil does not read from the API server either, and `nodevigil status` and the metrics show what it finds.
     pub publish: Publish,
-    /// The kubeconfig to use; /etc/nodevigil/kubeconfig, the pod's service account or the kubelet's own if it is not set.
+    /// The kubeconfig that nodevigil uses. Default: the first that exists of /etc/nodevigil/kubeconfig, the pod's service account and
+    /// the kubelet's kubeconfig.
     pub kubeconfig: Option<PathBuf>,
-    /// The Node's name; as the kubelet has it if it is not set.
+    /// The Node's name. Default: the name with which the kubelet registers.
     pub node_name: Option<String>,
-    /// Names under which conditions are written beside their own: `native` for none, `eks` or `npd`.
+    /// Additional names under which conditions are published: `native` (none), `eks` or `npd`.
     pub profile: Profile,
 }
 
-/// What is written to the API server.
+/// What nodevigil writes to the API server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Publish {
@@ -86,7 +87,7 @@ pub enum Publish {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MetricsSettings {
-    /// Whether metrics are served.
+    /// Whether nodevigil serves metrics.
     pub enabled: bool,
     /// The address of /metrics and /healthz.
     #[serde(deserialize_with = "values::address")]
@@ -103,7 +104,7 @@ impl Default for MetricsSettings {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MaintenanceSettings {
-    /// The longest pause that counts, and for how long a sign of maintenance on the Node counts.
+    /// The longest pause, and how long a maintenance signal on the Node suppresses new problems, in seconds.
     pub max_pause_secs: Secs<60, 604_800, 86_400>,
 }
 
@@ -111,10 +112,10 @@ pub struct MaintenanceSettings {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RuntimeSettings {
-    /// The container runtime's socket, such as `unix:///run/crio/crio.sock`; from the kubelet's own configuration if it is not set.
+    /// The container runtime's socket, such as `unix:///run/crio/crio.sock`. Default: from the kubelet's configuration.
     #[serde(deserialize_with = "values::endpoint")]
     pub endpoint: Option<String>,
-    /// The unit that runs the container runtime; that of the process which listens at the socket if it is not set.
+    /// The unit that runs the container runtime. Default: the unit of the process that listens at the socket.
     pub unit: Option<String>,
 }
 
@@ -122,12 +123,12 @@ pub struct RuntimeSettings {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StorageSettings {
-    /// Where a container runtime may keep its files. Of these directories those that exist are probed, beside the kubelet's.
+    /// Directories in which a container runtime may keep its files. nodevigil probes those that exist, and the kubelet's.
     pub runtime_paths: Vec<PathBuf>,
 }
 
 impl Default for StorageSettings {
-    /// Of containerd, CRI-O, Docker, and of containerd of k3s, RKE2, k0s and `MicroK8s`.
+    /// The directories of containerd, CRI-O and Docker, and of the containerd of k3s, RKE2, k0s and `MicroK8s`.
     fn default() -> Self {
         let paths = [
             "/var/lib/containerd",
@@ -146,12 +147,13 @@ impl Default for StorageSettings {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BootstrapSettings {
-    /// A new Node that is not ready after this time is stuck. It should be shorter than what replaces nodes waits: Cluster API 10 minutes,
-    /// the cluster-autoscaler and Karpenter 15.
+    /// How many seconds a new Node may take to become ready. It should be less than the time after which a controller replaces the Node:
+    /// 10 minutes for Cluster API, 15 for the cluster-autoscaler and Karpenter.
     pub deadline_secs: Secs<60, 86_400, 600>,
 }
 
-/// `[intent]`: what the kubelet's configuration is to give the Node. `nodevigil check` reports a missing value only if it is set here.
+/// `[intent]`: the values that the kubelet's configuration should give the Node. `nodevigil check` reports a value as missing only if it
+/// is set here.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct IntentSettings {
@@ -180,14 +182,14 @@ pub enum CloudProvider {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TaintSettings {
-    /// The conditions of which the Node gets a taint while they show a problem. That needs a kubeconfig of nodevigil's own.
+    /// The conditions for which nodevigil taints the Node while they show a problem. This needs a kubeconfig of nodevigil's own.
     pub conditions: BTreeSet<ConditionType>,
-    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`. The last one deletes every pod that does not tolerate the taint, whatever its disruption
-    /// budget says, and packaging/kubernetes/policy.yaml refuses it until it is listed there.
+    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`. `NoExecute` evicts every pod that does not tolerate the taint and ignores
+    /// disruption budgets. packaging/kubernetes/policy.yaml denies it until you list it there.
     pub effect: TaintEffect,
 }
 
-/// What a taint does, by the names that Kubernetes has for it.
+/// The effect of a taint, as in the Kubernetes API.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TaintEffect {
     #[default]
@@ -200,7 +202,8 @@ pub enum TaintEffect {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReasonSettings {
-    /// `warning` shows a problem with this reason with the status of health and a Warning Event; `off` does not show it.
+    /// `warning`: a problem with this reason is published as a warning: the condition stays healthy, and nodevigil creates a Warning Event.
+    /// `off`: it is not published.
     #[serde(rename = "as")]
     pub shown_as: ShownAs,
 }

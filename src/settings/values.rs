@@ -1,4 +1,4 @@
-//! Types whose values are checked while they are read, so that an error has the line of the value.
+//! Types whose values are checked while they are parsed, so that an error has the line of the value.
 
 use std::{
     collections::BTreeMap,
@@ -35,14 +35,14 @@ impl<const MIN: u64, const MAX: u64, const DEFAULT: u64> TryFrom<i64> for Secs<M
 
     fn try_from(secs: i64) -> Result<Self, String> {
         let in_range = u64::try_from(secs).ok().filter(|secs| (MIN..=MAX).contains(secs));
-        in_range.map(Self).ok_or_else(|| format!("{secs} is out of range: wanted {MIN} to {MAX} seconds"))
+        in_range.map(Self).ok_or_else(|| format!("{secs} is out of range: expected {MIN} to {MAX} seconds"))
     }
 }
 
 /// An address to listen on.
 pub fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
     let text = String::deserialize(deserializer)?;
-    let wrong = |_| format!("{text:?} is no address: wanted IP:PORT, such as 127.0.0.1:20258 or [::1]:20258");
+    let wrong = |_| format!("{text:?} is not an address: expected IP:PORT, such as 127.0.0.1:20258 or [::1]:20258");
     text.parse().map_err(wrong).map_err(de::Error::custom)
 }
 
@@ -51,15 +51,19 @@ pub fn endpoint<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Str
     checked(deserializer, "unix:///PATH, such as unix:///run/crio/crio.sock", |text| socket_path(text).is_some())
 }
 
-/// An IP address, or one of each family with a comma between, as the kubelet's --node-ip.
+/// An IP address, or an IPv4 and an IPv6 address separated by a comma, as in the kubelet's --node-ip.
 pub fn node_ip<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    checked(deserializer, "an IP address, or one of each family with a comma between, such as 10.0.0.7", |text| {
-        let addresses: Result<Vec<IpAddr>, _> = text.split(',').map(str::parse).collect();
-        match addresses.as_deref() {
-            Ok([one, other]) => one.is_ipv4() != other.is_ipv4(),
-            addresses => addresses.is_ok_and(|addresses| addresses.len() == 1),
-        }
-    })
+    checked(
+        deserializer,
+        "an IP address, or an IPv4 and an IPv6 address separated by a comma, such as 10.0.0.7",
+        |text| {
+            let addresses: Result<Vec<IpAddr>, _> = text.split(',').map(str::parse).collect();
+            match addresses.as_deref() {
+                Ok([one, other]) => one.is_ipv4() != other.is_ipv4(),
+                addresses => addresses.is_ok_and(|addresses| addresses.len() == 1),
+            }
+        },
+    )
 }
 
 /// A Node's `spec.providerID`.
@@ -74,10 +78,14 @@ fn checked<'de, D: Deserializer<'de>>(
     is_right: impl Fn(&str) -> bool,
 ) -> Result<Option<String>, D::Error> {
     let text = String::deserialize(deserializer)?;
-    if is_right(&text) { Ok(Some(text)) } else { Err(de::Error::custom(format!("{text:?} is wrong: wanted {wanted}"))) }
+    if is_right(&text) {
+        Ok(Some(text))
+    } else {
+        Err(de::Error::custom(format!("{text:?} is invalid: expected {wanted}")))
+    }
 }
 
-/// `[reasons]`. Health cannot be turned down, nor can what every condition can have, which nodevigil itself sets.
+/// `[reasons]`. The reasons of healthy conditions cannot be downgraded, nor can those that every condition can have.
 pub fn reasons<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<Reason, ReasonSettings>, D::Error> {
     let reasons = BTreeMap::<Name, ReasonSettings>::deserialize(deserializer)?;
     Ok(reasons.into_iter().map(|(name, settings)| (name.0, settings)).collect())
@@ -92,11 +100,11 @@ impl TryFrom<String> for Name {
 
     fn try_from(name: String) -> Result<Self, String> {
         let Some(reason) = Reason::by_name(&name) else {
-            return Err(format!("no reason is named {name}: wanted one that `nodevigil explain` lists"));
+            return Err(format!("no reason is named {name}: expected a reason that `nodevigil explain` lists"));
         };
         match reason.spec().condition {
             Some(condition) if reason != Reason::healthy(condition) => Ok(Self(reason)),
-            _ => Err(format!("{name} cannot be turned down: wanted the reason of a problem")),
+            _ => Err(format!("{name} cannot be downgraded: expected the reason of a problem")),
         }
     }
 }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Unpacks Debian's kernel for virtual machines into the folder $1; installed, it would become this machine's own.
+# Unpacks Debian's kernel for virtual machines into the directory $1; installed, it would become this machine's own.
 set -eu
 work="$1.partial"
 rm -rf "$work"

@@ -19,14 +19,14 @@ for path in bin/nodevigil lib/systemd/system/nodevigil.service lib/systemd/syste
   lib/systemd/system-preset/80-nodevigil.preset lib/tmpfiles.d/nodevigil.conf lib/nodevigil/config.d/00-defaults.toml \
   share/nodevigil/kubernetes/policy.yaml share/nodevigil/kubernetes/rbac.yaml share/nodevigil/kubernetes/taints.yaml \
   share/nodevigil/monitoring/alerts.yaml share/nodevigil/cloud-init/kubeadm-join.yaml share/doc/nodevigil/README.md \
-  share/doc/nodevigil/copyright share/bash-completion/completions/nodevigil; do
+  share/doc/nodevigil/copyright share/bash-completion/completions/nodevigil share/man/man1/nodevigil-check.1.gz; do
   grep -q "^-rw.r-.r-. /usr/$path\$" "$work/deb" || fail "/usr/$path is not in the deb"
 done
 if grep -vE '^(drwxr-xr-x|-rw-r--r--|-rwxr-xr-x) /usr/' "$work/deb"; then fail "the deb has files outside /usr, or with such modes"; fi
 if grep '^-rwx' "$work/deb" | grep -v ' /usr/bin/nodevigil$'; then fail "another file is executable"; fi
 if grep -v '^#' packaging/config.d/00-defaults.toml | grep .; then fail "the packaged settings set something"; fi
 
-# Each of the two has places of its own for these.
+# deb and rpm have different paths for these.
 own='share/zsh|share/lintian|share/licenses|copyright|changelog'
 grep -v '^d' "$work/deb" | cut -d' ' -f2 | grep -vE "$own" | sort >"$work/deb.files"
 rpm -qp --qf '[%{FILEMODES:perms} %{FILENAMES}\n]' "$rpm" 2>/dev/null | grep -v '^d' | cut -d' ' -f2 | grep -vE "$own" | sort >"$work/rpm.files"
@@ -51,7 +51,7 @@ for file in cloud-init/*.yaml; do
   sed 's/^write_files:$/&\n- 7/' "$work/user-data" >"$work/wrong"
   if cloud-init schema --config-file "$work/wrong" >/dev/null 2>&1; then fail "$file: cloud-init takes anything"; fi
 done
-# Without it `nodevigil bootstrap` looks only once.
+# Without it `nodevigil bootstrap` reads the state only once.
 if grep 'systemd-run.*bootstrap' cloud-init/*.yaml | grep -v -e --deadline; then fail "a sample runs nodevigil bootstrap without --deadline"; fi
 printf '[intent]\ncloud_provider = "external"\n' >"$work/intent.toml"
 dist/nodevigil config check "$work/intent.toml" >/dev/null || fail "the settings of the samples are refused"

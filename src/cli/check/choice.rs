@@ -1,4 +1,4 @@
-//! Which findings count, which are shown, and in which order.
+//! Selects, filters and sorts the findings.
 
 use std::{cmp::Reverse, path::Path};
 
@@ -11,16 +11,16 @@ use kubelet_config::{
     },
 };
 
-/// Which findings are wanted.
+/// The options that select findings.
 #[derive(Debug, clap::Args)]
 pub struct Choice {
-    /// Only these rules: ids, names or beginnings of ids (SD001,FL); can be repeated
+    /// Check only these rules: ids, names or the start of ids (SD001,FL); can be repeated
     #[arg(long, value_name = "RULES", value_delimiter = ',', value_parser = rule)]
     select: Vec<String>,
-    /// Not these rules; can be repeated
+    /// Do not check these rules; can be repeated
     #[arg(long, value_name = "RULES", value_delimiter = ',', value_parser = rule)]
     ignore: Vec<String>,
-    /// Show no findings below this severity (the exit code does not change) [default: info; of --fix: error]
+    /// Show only findings of this severity and worse; the exit code does not change [default: info; with --fix: error]
     #[arg(long, value_name = "SEVERITY", value_parser = severities())]
     severity: Option<Severity>,
 }
@@ -35,29 +35,29 @@ fn severities() -> impl TypedValueParser<Value = Severity> {
     names.map(move |name| by_name(name).map_or(Severity::Info, |(severity, _)| *severity))
 }
 
-/// What is reported.
+/// The selected findings.
 #[derive(Debug)]
 pub struct Chosen {
-    /// Every finding that counts, worst first. Of the same severity, what explains others comes before what it explains.
+    /// The findings, worst first. Of the same severity, a cause comes before its consequences.
     pub findings: Vec<Finding>,
-    /// Findings below it are not shown.
+    /// Findings below this severity are not shown.
     shown_from: Severity,
     pub allowed: Vec<Allowed>,
-    /// Comments that allow nothing, and why.
+    /// Comments that do not allow a finding, and why not.
     pub refused: Vec<(Location, &'static str)>,
     pub not_checked: Vec<NotChecked>,
 }
 
-/// A rule's id or name, or the beginning of an id: refused if there is none.
+/// Parses a rule's id or name, or the start of an id.
 fn rule(text: &str) -> Result<String, String> {
     let wanted = text.trim();
     if !wanted.is_empty() && rules::rules().any(|rule| is_named(wanted, rule.id)) {
         return Ok(wanted.to_owned());
     }
-    Err("no rule has this id, name or beginning of an id; docs/reference/rules.md lists them".to_owned())
+    Err("no rule has this id, name or start of an id; list the rules with: nodevigil explain".to_owned())
 }
 
-/// Whether `wanted` (an id, a name, the beginning of an id) means the rule.
+/// Whether `wanted` is the rule's id or name, or the start of its id.
 fn is_named(wanted: &str, id: &str) -> bool {
     let is_beginning = id.get(..wanted.len()).is_some_and(|start| start.eq_ignore_ascii_case(wanted));
     is_beginning || name_of(id) == wanted
@@ -74,7 +74,7 @@ impl Choice {
         (self.select.is_empty() || is_among(&self.select)) && !is_among(&self.ignore)
     }
 
-    /// Whether `--fix` is to fix it. An edit for what is no error may change what a node that works gets.
+    /// Whether `--fix` fixes it. By default only errors, because other edits may change the configuration of a node that works.
     pub fn is_to_be_fixed(&self, finding: &Finding) -> bool {
         finding.severity >= self.severity.unwrap_or(Severity::Error)
     }
@@ -99,7 +99,7 @@ impl Chosen {
         self.findings.iter().map(|finding| finding.severity).max()
     }
 
-    /// Those that are shown.
+    /// The findings that are shown.
     pub fn shown(&self) -> impl Iterator<Item = &Finding> {
         self.findings.iter().filter(|finding| finding.severity >= self.shown_from)
     }
@@ -108,7 +108,7 @@ impl Chosen {
         self.findings.iter().filter(|finding| finding.severity == severity).count()
     }
 
-    /// Whether a finding is about something in the unit's place, such as a link that leads nowhere.
+    /// Whether a finding is about a file at the unit's path, such as a dangling link.
     pub fn is_about(&self, unit: &str, tree: &dyn Tree) -> bool {
         let is_about = |finding: &Finding| {
             let file = Path::new(&*finding.at.file);

@@ -1,4 +1,4 @@
-//! `nodevigil check --fix`: the findings that an edit remedies, as a patch.
+//! `nodevigil check --fix`: a patch for the findings that an edit fixes.
 
 use std::{fmt::Write as _, path::Path};
 
@@ -11,18 +11,18 @@ use similar::TextDiff;
 
 use super::choice::SEVERITIES;
 
-/// What `--fix` prints.
+/// The output of `--fix`.
 pub struct Patch {
     /// For `patch -p1 -d /`; empty if there is nothing to change.
     pub diff: String,
-    /// What the patch remedies, what it leaves, and what to do after it.
+    /// What the patch fixes, what it does not fix, and what to do next.
     pub notes: String,
-    /// Whether something of severity error or worse is left.
+    /// Whether a finding of severity error or worse is not fixed.
     pub is_bad: bool,
 }
 
 impl Patch {
-    /// `is_stale`: systemd has not read the files again since they were changed.
+    /// `is_stale`: the files have changed since systemd loaded them.
     pub fn of(plan: &Plan, unit: &str, root: &Path, is_stale: bool) -> Self {
         let left: Vec<&Finding> =
             plan.left.findings.iter().filter(|finding| finding.severity >= Severity::Error).collect();
@@ -38,10 +38,10 @@ impl Patch {
 fn diff(file: &ChangedFile) -> String {
     let path = file.path.display().to_string();
     let before = file.before.as_deref().unwrap_or_default();
-    // patch(1) takes a name with a blank in it only up to a tab.
+    // patch(1) reads a name that contains a blank only up to a tab.
     let tab = if path.contains(' ') { "\t" } else { "" };
     let old = if file.before.is_some() { format!("a{path}{tab}") } else { "/dev/null".to_owned() };
-    // A carriage return alone ends no line for patch(1), which it does for `TextDiff::from_lines`.
+    // A single carriage return ends a line for `TextDiff::from_lines`, but not for patch(1).
     let (before, after): (Vec<_>, Vec<_>) =
         (before.split_inclusive('\n').collect(), file.after.split_inclusive('\n').collect());
     let diff = TextDiff::configure().newline_terminated(true).diff_slices(&before, &after);
@@ -62,10 +62,10 @@ fn notes(plan: &Plan, left: &[&Finding], unit: &str, root: &Path, is_stale: bool
     let is_of_systemd = |file: &ChangedFile| file.path.components().any(|part| part.as_os_str() == "systemd");
     let reload = if is_stale || plan.files.iter().any(is_of_systemd) { "systemctl daemon-reload && " } else { "" };
     if plan.files.is_empty() {
-        notes.push_str("nothing to fix by an edit of a file\n");
+        notes.push_str("no error can be fixed by editing a file\n");
     } else {
         let path = if root == Path::new("/") { String::new() } else { format!(" {}", root.display()) };
-        _ = writeln!(notes, "apply it with: nodevigil check --fix{path} | patch -p1 -d {}", root.display());
+        _ = writeln!(notes, "apply the patch with: nodevigil check --fix{path} | patch -p1 -d {}", root.display());
     }
     if is_stale || !plan.files.is_empty() {
         _ = writeln!(notes, "then: {reload}systemctl restart {unit}");
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(
             patch.notes,
             "not fixed: fatal FL001 at /etc/default/kubelet: unknown\u{241b} flag\n\
-             apply it with: nodevigil check --fix | patch -p1 -d /\n\
+             apply the patch with: nodevigil check --fix | patch -p1 -d /\n\
              then: systemctl daemon-reload && systemctl restart kubelet\n"
         );
         let plan = Plan { files: vec![old], ..Plan::default() };

@@ -1,4 +1,4 @@
-//! What is known beside the files: options, settings, and facts that no file has.
+//! The inputs of a check that are not files: options, settings and `--facts`.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ use crate::{
 };
 
 const MAX_FACTS_BYTES: u64 = 1 << 20;
-/// Where the name of systemd's private library has its version: `libsystemd-shared-252.so`.
+/// The directories of systemd's private library, whose name has systemd's version: `libsystemd-shared-252.so`.
 const LIBRARIES: [&str; 6] = [
     "/usr/lib/x86_64-linux-gnu/systemd",
     "/usr/lib/aarch64-linux-gnu/systemd",
@@ -30,38 +30,38 @@ const LIBRARIES: [&str; 6] = [
     "/lib/x86_64-linux-gnu/systemd",
 ];
 
-/// What the user knows.
+/// The options about the host.
 #[derive(Debug, clap::Args)]
 pub struct Given {
-    /// The unit that runs the kubelet [default: [kubelet] unit of the settings, else the likeliest one that is there]
+    /// The unit that runs the kubelet [default: [kubelet] unit of the settings, otherwise the unit that was found]
     #[arg(long, value_name = "NAME")]
     pub unit: Option<String>,
-    /// The kubelet's version [default: what its binary says on a running host, else what the files say]
+    /// The kubelet's version [default: the output of its binary on the running host, otherwise from the files]
     #[arg(long, value_name = "VERSION")]
     kubelet_version: Option<Version>,
-    /// What the node should get: cloud-provider=external, node-ip=ADDRESS, provider-id=ID, node-label=KEY=VALUE; can be repeated
+    /// A value that the node should get: cloud-provider=external, node-ip=ADDRESS, provider-id=ID or node-label=KEY=VALUE; can be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = wanted)]
     intent: Vec<IntentSettings>,
-    /// The host's name [default: the running host's, else /etc/hostname below the root]
+    /// The host's name [default: the running host's name, otherwise /etc/hostname below PATH]
     #[arg(long, value_name = "NAME")]
     hostname: Option<String>,
-    /// Whether the kubelet has yet to start for the first time, as in an image (no certificate, no CNI: normal), or should be running
+    /// Check before the kubelet's first start, as in an image, or after it. Before it, missing certificates and CNI files are normal
     #[arg(long, value_name = "PHASE", default_value = "after", value_parser = ["before", "after"])]
     phase: String,
-    /// Facts, as JSON: what the API and the cloud say, over what files of the host say (docs/reference/check-json.md)
+    /// Facts about the cluster, the cloud and the host, as JSON; they override what the files have (docs/reference/check-json.md)
     #[arg(long, value_name = "FILE")]
     facts: Option<PathBuf>,
-    /// Read this file, or all *.toml of this directory, in place of the usual settings files; can be repeated [default for another root
-    /// than /: none]
+    /// Read this file, or every *.toml file of this directory, instead of the default settings files; can be repeated [default if PATH is
+    /// not /: none]
     #[arg(long, value_name = "FILE|DIR")]
     config: Vec<PathBuf>,
 }
 
-/// What the rules are given beside the files.
+/// The inputs of the rules that are not files.
 #[derive(Clone)]
 pub struct Gathered {
     pub inputs: Inputs,
-    /// Whether the server of k3s or RKE2 is known to run without a cloud controller, so that its agents add no flag by themselves.
+    /// Whether the server of k3s or RKE2 is known to run without a cloud controller, so that its agents add no --cloud-provider.
     pub server_disables_cloud_controller: Option<bool>,
 }
 
@@ -89,7 +89,7 @@ struct HostFacts {
 }
 
 impl Given {
-    /// The settings that count. Those of the running host are not for the files of another.
+    /// The settings that apply. The settings of the running host do not apply to the files of another host.
     pub fn settings(&self, is_this_host: bool) -> Result<Settings, settings::Error> {
         if is_this_host || !self.config.is_empty() {
             settings::load(Path::new("/"), &self.config)
@@ -138,9 +138,9 @@ fn read_facts(path: &Path) -> anyhow::Result<Facts> {
     serde_json::from_str(&text).with_context(shown)
 }
 
-/// Reads one `--intent KEY=VALUE`: with the keys of the settings' section, but one label at a time.
+/// Parses one `--intent KEY=VALUE`, with the keys of the section `[intent]` and one label at a time.
 fn wanted(text: &str) -> Result<IntentSettings, String> {
-    let (key, value) = text.split_once('=').ok_or("wants KEY=VALUE, such as cloud-provider=external")?;
+    let (key, value) = text.split_once('=').ok_or("expected KEY=VALUE, such as cloud-provider=external")?;
     let key = key.replace('-', "_");
     if key != "node_label" {
         let table = toml::Table::from_iter([(key, value.into())]);
@@ -148,12 +148,12 @@ fn wanted(text: &str) -> Result<IntentSettings, String> {
     }
     let labels = value.split(',').map(|label| match label.split_once('=') {
         Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.trim().to_owned())),
-        _ => Err(format!("{label:?} is not a label; write it as KEY=VALUE, several with a comma between")),
+        _ => Err(format!("{label:?} is not a label: expected KEY=VALUE, several separated by commas")),
     });
     Ok(IntentSettings { node_labels: labels.collect::<Result<_, _>>()?, ..IntentSettings::default() })
 }
 
-/// What is wanted by the settings and by the command line, which wins.
+/// The intent of the settings and of the command line, which overrides the settings.
 fn intent(settings: &IntentSettings, given: &[IntentSettings]) -> Intent {
     let mut intent = Intent::default();
     for section in std::iter::once(settings).chain(given).cloned() {
@@ -169,7 +169,7 @@ fn intent(settings: &IntentSettings, given: &[IntentSettings]) -> Intent {
     intent
 }
 
-/// As systemctl takes names: `kubelet` is `kubelet.service`.
+/// Like systemctl, takes `kubelet` for `kubelet.service`.
 fn full_name(name: String) -> String {
     if name.contains('.') { name } else { format!("{name}.service") }
 }

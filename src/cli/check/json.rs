@@ -1,4 +1,4 @@
-//! The findings and everything that they rest on, as one JSON document: docs/reference/check-json.md, check.schema.json.
+//! The findings and their inputs as one JSON document: docs/reference/check-json.md, check.schema.json.
 
 use std::{
     collections::BTreeSet,
@@ -20,10 +20,10 @@ use serde_json::{Map, Value, json};
 
 use super::choice::{Chosen, SEVERITIES, name_of};
 
-/// Raised when a field changes its meaning or goes away; a new field does not raise it.
+/// Incremented when a field changes its meaning or is removed, not when one is added.
 const SCHEMA: u32 = 1;
 
-/// `denied`: what could not be read for lack of permission.
+/// `denied`: the files that could not be read for lack of permission.
 pub fn document(
     root: &Path,
     snapshot: &Snapshot,
@@ -104,7 +104,7 @@ fn env_file(file: &EnvFile) -> Value {
     row
 }
 
-/// What may be shown of each word.
+/// The text of each word, without secrets.
 fn texts(words: &[Arg]) -> Vec<String> {
     let hidden = hide_in_words(words.iter().map(|word| word.text.as_str()));
     let show = |(word, text): (&Arg, String)| {
@@ -189,7 +189,7 @@ fn effective(snapshot: &Snapshot) -> Map<String, Value> {
     rows.collect()
 }
 
-/// What can change what the kubelet gets: files, whether they exist or not, and directories in which files may appear.
+/// The paths whose change can change the kubelet's configuration: files that exist or may appear, and their directories.
 fn files(snapshot: &Snapshot) -> BTreeSet<String> {
     let unit = &snapshot.unit;
     let of_unit = unit.fragment.iter().chain(&unit.dropins);
@@ -208,11 +208,11 @@ fn files(snapshot: &Snapshot) -> BTreeSet<String> {
     let paths = of_unit.chain(environment).cloned().chain(directories).chain(usual).chain(distribution);
     let of_kubelet = snapshot.command.files.iter().chain(snapshot.config.files.iter().map(|file| &file.at));
     let config_dir = snapshot.flags.value("config-dir").map(|path| Path::new("/").join(path).display().to_string());
-    let others = of_kubelet.map(|place| place.file.to_string()).chain(config_dir);
+    let others = of_kubelet.map(|location| location.file.to_string()).chain(config_dir);
     paths.map(|path| path.display().to_string()).chain(others).filter(|path| path.starts_with('/')).collect()
 }
 
-/// The value of a setting. A URL may have a password or a signature.
+/// The value of a setting without secrets: a URL may contain a password or a signature.
 fn without_secrets(value: &Value) -> Value {
     match value {
         Value::String(text) => hide_secrets(text).into(),

@@ -1,5 +1,5 @@
-//! What a running host is asked: systemd, the kubelet's binary and process, the container runtime's socket. Each question has a deadline,
-//! and what is not answered is noted.
+//! Asks the running host: systemd, the kubelet's binary and process, the container runtime's socket. Each request has a deadline, and a
+//! request that fails becomes a note.
 
 use std::{
     io,
@@ -17,10 +17,10 @@ use kubelet_config::kubelet::{
     tree::Tree as _,
 };
 
-/// Only of these programs is it known that `--version` prints the version of Kubernetes and does nothing else.
+/// Only these programs are known to print the version of Kubernetes for `--version` and to do nothing else.
 const PROGRAMS: [&str; 3] = ["kubelet", "k3s", "rke2"];
 
-/// Adds to `inputs` what the host answers, and to `notes` what it does not.
+/// Adds the host's answers to `inputs`, and failures to `notes`.
 pub async fn ask(tree: &HostTree, inputs: &mut Inputs, notes: &mut Vec<String>) {
     let candidate = || layers::candidate_units(tree).into_iter().next();
     let name = inputs.unit.clone().or_else(candidate).unwrap_or_else(|| "kubelet.service".to_owned());
@@ -44,7 +44,7 @@ pub async fn ask(tree: &HostTree, inputs: &mut Inputs, notes: &mut Vec<String>) 
             manager.unit_path = (!unit_path.is_empty()).then_some(unit_path);
             inputs.loaded = Some(loaded);
         }
-        Err(error) => notes.push(format!("systemd was not asked what it has in memory: {error}")),
+        Err(error) => notes.push(format!("what systemd has loaded is not known: {error}")),
     }
     ask_kubelet(tree, &name, &control_group, inputs, notes).await;
 }
@@ -65,20 +65,22 @@ async fn ask_kubelet(tree: &HostTree, unit: &str, control_group: &str, inputs: &
             }
         }
     }
-    // Without a cgroup it does not run, or systemd was not asked, which is noted already.
+    // Without a cgroup it is not running, or systemd was not asked, which is noted already.
     if inputs.lifecycle == Lifecycle::BeforeFirstStart || launcher.is_in_process() || control_group.is_empty() {
         return;
     }
     match program::running_kubelet(control_group).await {
         Ok(None) if launcher != Launcher::Script => {
-            notes.push(format!("no kubelet: no process named kubelet in the cgroup {control_group}"));
+            notes.push(format!(
+                "no kubelet is running: there is no process named kubelet in the cgroup {control_group}"
+            ));
         }
         Ok(process) => inputs.process = process,
         Err(error) => notes.push(format!("the running kubelet's arguments are not known: {error}")),
     }
 }
 
-/// Finds out whether somebody listens at the container runtime's socket.
+/// Checks whether a process listens at the container runtime's socket.
 pub async fn try_socket(snapshot: &mut Snapshot) {
     if snapshot.lifecycle == Lifecycle::BeforeFirstStart || snapshot.machine.cri.socket != Some(Socket::Present) {
         return;
@@ -86,7 +88,7 @@ pub async fn try_socket(snapshot: &mut Snapshot) {
     let Some(path) = &snapshot.machine.cri.socket_path else { return };
     snapshot.machine.cri.socket = Some(match cri::try_connect(Path::new(path)).await {
         Ok(()) => Socket::Connected,
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return, // this user's lack of permission is no fault of it
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return, // this user lacks the permission
         Err(error) => Socket::Refused { reason: reason(&error) },
     });
 }

@@ -1,4 +1,4 @@
-//! `nodevigil check`: what the kubelet will get, where each word of it comes from, and what is wrong with it.
+//! `nodevigil check`: resolves the kubelet's configuration and reports what is wrong with it.
 
 mod choice;
 mod fix;
@@ -28,32 +28,32 @@ use self::{
     source::Sources,
     text::Style,
 };
-use super::{BAD, COULD_NOT_TELL, GOOD, block_on, complain, is_colored, print};
+use super::{BAD, GOOD, UNKNOWN, block_on, complain, is_colored, print};
 use crate::{
     files,
-    settings::{self, EXIT_CONFIG, Settings},
+    settings::{self, EXIT_CONFIG},
 };
 
-/// The width of a line if `COLUMNS` does not say.
+/// The width of a line if `COLUMNS` is not set.
 const COLUMNS: usize = 80;
-/// What systemd has in memory is not what the files say.
+/// The rule that finds files that changed since systemd loaded them.
 const STALE: &str = "SD020";
-/// A report has some ten KiB.
+/// A report has about ten KiB.
 const MAX_REPORT_BYTES: u64 = 1 << 20;
 
-/// Check what the kubelet will get: its unit, its arguments, its configuration
+/// Check the kubelet's configuration: its unit, its flags and its configuration files
 ///
-/// Reads the host's files, or those of an image, as systemd and the kubelet will read them, and says what is wrong, where, and what to do.
-/// Changes nothing: `--fix` prints a patch. A comment above a line allows a finding there: `# nodevigil: allow FL003: kubeadm rewrites this at the next upgrade`.
+/// Reads the files of this host, or of an image, as systemd and the kubelet do at the kubelet's next start. Reports what is wrong, where,
+/// and what to do. Changes nothing: `--fix` prints a patch. A comment above a line allows a finding there:
+/// `# nodevigil: allow FL003: kubeadm rewrites this at the next upgrade`.
 ///
-/// Exit code: 0 nothing of severity error or worse, 1 something of severity error or worse, 2 it could not be checked, 78 the settings
-/// are refused.
+/// Exit code: 0 no finding of severity error or worse, 1 such a finding, 2 the check failed, 78 nodevigil's settings are invalid.
 #[derive(Debug, clap::Args)]
 pub struct Check {
     /// The root of the file system to check
     #[arg(value_name = "PATH", default_value = "/")]
     root: PathBuf,
-    /// The name that PATH had in version 0.1
+    /// PATH in version 0.1
     #[arg(long = "root", value_name = "DIR", hide = true, conflicts_with = "root")]
     old_root: Option<PathBuf>,
     #[command(flatten)]
@@ -64,24 +64,24 @@ pub struct Check {
     shown: Shown,
 }
 
-/// How it is printed.
+/// The options about the output.
 #[derive(Debug, clap::Args)]
 struct Shown {
-    /// As text, as JSON (docs/reference/check-json.md) or as SARIF 2.1.0, for code scanning
+    /// Print text, JSON (docs/reference/check-json.md), or SARIF 2.1.0 for code scanning
     #[arg(short, long, alias = "format", value_name = "FORMAT", default_value = "text")]
     output: Format,
-    /// Print a patch that fixes errors (warnings too with --severity=warning) that an edit of a file can fix, and on standard error
-    /// what it fixes, what it leaves and what to do then. It has lines of the files as they are, secrets too. Exit code: 1 if
-    /// something of severity error or worse is left
+    /// Print a patch for the errors that an edit of a file can fix (with --severity=warning also for warnings). Standard error has what
+    /// the patch fixes, what it does not fix, and what to do next. The patch contains lines of the files unchanged, including secrets.
+    /// Exit code 1 if a finding of severity error or worse is not fixed
     #[arg(long, conflicts_with_all = ["output", "verbose", "once"])]
     fix: bool,
-    /// Also list the rules that were not checked, and why
+    /// List the rules that were not checked, and why
     #[arg(long, short)]
     verbose: bool,
     /// When to use color; auto respects `NO_COLOR`
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     color: ColorChoice,
-    /// Print nothing if the report is the same as the one kept in FILE; FILE remembers it
+    /// Print nothing if the report is the same as the one in FILE; write the report to FILE
     #[arg(long, value_name = "FILE", hide = true)]
     once: Option<PathBuf>,
 }
@@ -102,28 +102,31 @@ impl Check {
             Ok(checked) => checked,
             Err(error) => {
                 complain(&format!("{error:#}"));
-                return Ok(if error.is::<settings::Error>() { EXIT_CONFIG } else { COULD_NOT_TELL });
+                return Ok(if error.is::<settings::Error>() { EXIT_CONFIG } else { UNKNOWN });
             }
         };
         if let Some(file) = &self.shown.once {
             if files::read(file, MAX_REPORT_BYTES).is_ok_and(|last| last == report) {
                 return Ok(code);
             }
-            files::replace(file, 0o600, &report).ok(); // what cannot be remembered is printed again
+            files::replace(file, 0o600, &report).ok(); // a report that cannot be kept is printed again
         }
         print(&report)?;
         Ok(code)
     }
 
-    /// The exit code and what is printed.
+    /// The exit code and the output.
     fn check(&self) -> anyhow::Result<(u8, String)> {
         let root = &self.root;
         let tree = HostTree::new(root).map_err(|error| anyhow::anyhow!("{}: {error}", root.display()))?;
         let settings = self.given.settings(tree.is_this_host())?;
-        let (gathered, mut notes) = self.ask(&tree, &settings)?;
+        let (mut gathered, mut notes) = (self.given.gather(&tree, &settings)?, Vec::new());
+        if tree.is_this_host() {
+            block_on("asking systemd and the kubelet", live::ask(&tree, &mut gathered.inputs, &mut notes))?;
+        }
         let mut snapshot = resolve(&tree, gathered.clone());
         if tree.is_this_host() {
-            block_on(live::try_socket(&mut snapshot))?;
+            block_on("connecting to the container runtime", live::try_socket(&mut snapshot))?;
         }
         let chosen = self.choice.apply(rules::lint(&snapshot), &tree);
         if snapshot.unit.load == LoadState::NotFound && !chosen.is_about(&snapshot.unit.name, &tree) {
@@ -141,20 +144,10 @@ impl Check {
         Ok((if is_bad { BAD } else { GOOD }, report))
     }
 
-    /// What is known beside the files; also what the host did not answer.
-    fn ask(&self, tree: &HostTree, settings: &Settings) -> anyhow::Result<(Gathered, Vec<String>)> {
-        let mut gathered = self.given.gather(tree, settings)?;
-        let mut notes = Vec::new();
-        if tree.is_this_host() {
-            block_on(live::ask(tree, &mut gathered.inputs, &mut notes))?;
-        }
-        Ok((gathered, notes))
-    }
-
-    /// The exit code and the patch; prints the rest.
+    /// The exit code and the patch. Prints the notes.
     fn fix(&self, tree: &HostTree, mut gathered: Gathered, snapshot: &Snapshot, chosen: &Chosen) -> (u8, String) {
         let is_stale = chosen.findings.iter().any(|finding| finding.rule == STALE);
-        // An edited file differs from what systemd and the running kubelet have until they are restarted.
+        // An edited file differs from what systemd and the running kubelet have loaded.
         (gathered.inputs.loaded, gathered.inputs.process) = (None, None);
         let judge = |tree: &dyn Tree| {
             let mut edited = resolve(tree, gathered.clone());
@@ -174,7 +167,7 @@ impl Check {
             return format!("{name} is not a unit below {below}: no fragment in systemd's search path");
         }
         format!(
-            "no unit that runs a kubelet below {below} (looked for {name} and the units of k3s, RKE2, MicroK8s and the k8s snap); \
+            "no unit that runs a kubelet below {below} (searched for {name} and the units of k3s, RKE2, MicroK8s and the k8s snap); \
              name it with --unit"
         )
     }
@@ -189,7 +182,7 @@ impl Check {
     }
 }
 
-/// What a kubelet below `tree` gets.
+/// The configuration of the kubelet in `tree`.
 fn resolve(tree: &dyn Tree, gathered: Gathered) -> Snapshot {
     let mut snapshot = resolve::resolve(tree, gathered.inputs);
     let disables = &mut snapshot.command.server_disables_cloud_controller;

@@ -1,4 +1,4 @@
-//! Findings as SARIF 2.1.0, as much of it as GitHub's code scanning reads.
+//! Findings as SARIF 2.1.0, with the fields that GitHub's code scanning reads.
 
 use std::{collections::BTreeSet, fmt::Write as _, path::Path};
 
@@ -62,22 +62,22 @@ fn result(root: &Path, sources: &Sources, finding: &Finding) -> Value {
     })
 }
 
-fn location(root: &Path, sources: &Sources, place: &Location) -> Value {
-    let mut physical = json!({"artifactLocation": {"uri": uri(root, &place.file)}});
-    if place.line > 0 {
-        physical["region"] = json!({"startLine": place.line});
+fn location(root: &Path, sources: &Sources, location: &Location) -> Value {
+    let mut physical = json!({"artifactLocation": {"uri": uri(root, &location.file)}});
+    if location.line > 0 {
+        physical["region"] = json!({"startLine": location.line});
     }
-    if place.line > 0 && place.column > 0 {
-        let length = sources.line(place).and_then(|line| u32::try_from(line.chars().count()).ok());
+    if location.line > 0 && location.column > 0 {
+        let length = sources.line(location).and_then(|line| u32::try_from(line.chars().count()).ok());
         let line_end = length.unwrap_or(u32::MAX).saturating_add(1);
-        let end = place.column.saturating_add(place.width.max(1));
-        physical["region"]["startColumn"] = json!(place.column);
-        physical["region"]["endColumn"] = json!(end.min(line_end).max(place.column));
+        let end = location.column.saturating_add(location.width.max(1));
+        physical["region"]["startColumn"] = json!(location.column);
+        physical["region"]["endColumn"] = json!(end.min(line_end).max(location.column));
     }
     json!({"physicalLocation": physical})
 }
 
-/// Relative to the working directory where the root is, as code scanning wants it.
+/// Relative to the working directory if the root is, as code scanning expects.
 fn uri(root: &Path, file: &str) -> String {
     let path = root.join(file.trim_start_matches('/'));
     let text = path.to_string_lossy();

@@ -1,4 +1,4 @@
-//! The lines of files that findings are about: made harmless for a terminal, and never those of a secret.
+//! The source lines of findings: sanitized for a terminal, and without the lines of files that hold secrets.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +12,7 @@ use kubelet_config::{
 };
 use redact::{escape_controls, hide_secrets};
 
-/// Longer files are named, not shown.
+/// Of longer files only the name is shown.
 const MAX_BYTES: usize = 1 << 20;
 /// Longer lines are cut: no terminal shows them.
 const MAX_LINE_CHARS: usize = 4096;
@@ -24,18 +24,18 @@ impl Sources {
     /// Reads the files that the findings name.
     pub fn read(tree: &dyn Tree, snapshot: &Snapshot, findings: &[Finding]) -> Self {
         let secret = secret_files(snapshot);
-        let places = findings
+        let locations = findings
             .iter()
             .flat_map(|finding| std::iter::once(&finding.at).chain(finding.chain.iter().map(|step| &step.at)));
-        let files: BTreeSet<Arc<str>> = places.map(|place| Arc::clone(&place.file)).collect();
+        let files: BTreeSet<Arc<str>> = locations.map(|location| Arc::clone(&location.file)).collect();
         let shown = files.into_iter().filter(|file| !secret.contains(&**file));
         Self(shown.map(|file| (Arc::clone(&file), lines(tree, &file))).collect())
     }
 
-    /// A line fit to be printed. It has one character for each of the file's, so that columns stay.
-    pub fn line(&self, place: &Location) -> Option<&str> {
-        let index = usize::try_from(place.line).ok()?.checked_sub(1)?;
-        self.0.get(&place.file)?.get(index).map(String::as_str)
+    /// A sanitized line. It has as many characters as the line of the file, so that columns stay the same.
+    pub fn line(&self, location: &Location) -> Option<&str> {
+        let index = usize::try_from(location.line).ok()?.checked_sub(1)?;
+        self.0.get(&location.file)?.get(index).map(String::as_str)
     }
 
     /// Several lines of a file, counted from 1.
@@ -46,7 +46,7 @@ impl Sources {
     }
 }
 
-/// The kubelet's kubeconfigs and its key, however they are named.
+/// The kubelet's kubeconfigs and its key, whatever their names.
 fn secret_files(snapshot: &Snapshot) -> BTreeSet<String> {
     let kubeconfigs = [&snapshot.machine.kubeconfig, &snapshot.machine.bootstrap_kubeconfig];
     let found = kubeconfigs.into_iter().filter_map(|kubeconfig| match kubeconfig {
@@ -70,7 +70,7 @@ fn lines(tree: &dyn Tree, file: &str) -> Vec<String> {
     if has_credentials(&text) {
         return Vec::new();
     }
-    // As a whole: a flag may stand on one line and its secret on the next.
+    // The whole text at once: a flag may be on one line and its secret on the next.
     let line = |line: &str| {
         let line = line.strip_suffix('\r').unwrap_or(line);
         escape_controls(&line.chars().take(MAX_LINE_CHARS).collect::<String>())
@@ -78,13 +78,13 @@ fn lines(tree: &dyn Tree, file: &str) -> Vec<String> {
     hide_secrets(&text).split('\n').map(line).collect()
 }
 
-/// Whether a file is a kubeconfig or a key, however it is named.
+/// Whether a file is a kubeconfig or a key, whatever its name.
 fn has_credentials(text: &str) -> bool {
     let is_config = |line: &str| {
         let line = line.trim().trim_matches('"');
         line == "kind: Config" || line.starts_with("kind\": \"Config\"")
     };
-    ["-----BEGIN", "client-key-data", "client-certificate-data"].iter().any(|mark| text.contains(mark))
+    ["-----BEGIN", "client-key-data", "client-certificate-data"].iter().any(|start| text.contains(start))
         || text.lines().any(is_config)
 }
 

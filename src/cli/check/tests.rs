@@ -80,7 +80,7 @@ impl Host {
     }
 }
 
-/// What expected.json says of the host beside its files, as `--facts` takes it.
+/// The facts of expected.json that are not in the files of the host, in the format of `--facts`.
 fn facts_of(host: &Value) -> Value {
     json!({
         "host": {
@@ -129,7 +129,7 @@ fn every_host_is_resolved_as_recorded() {
         let kubelet = &expected["kubelet"];
         let model = kubelet["argv_model"].as_array().and_then(|argv| argv.get(1..));
         let Some(flags) = kubelet["flags"].as_array().map(Vec::as_slice).or(model) else { continue };
-        // Their order is that of a Go map; the address of RKE2's node is that of an interface, which no file says.
+        // Their order is that of a Go map; the address of RKE2's node is that of an interface, which is in no file.
         let sorted = |flags: &[Value]| {
             let mut flags: Vec<String> = flags.iter().map(Value::to_string).collect();
             flags.retain(|flag| model.is_none() || !flag.contains("--node-ip="));
@@ -155,7 +155,7 @@ fn judged(findings: &Value, scope: &[&str]) -> Vec<String> {
 fn every_host_is_judged_as_recorded() {
     for host in Host::all() {
         let scope = host.expected["scope"].as_array().unwrap().iter().filter_map(Value::as_str);
-        // Who owns a file is not recorded: it is whoever runs the test.
+        // The owner of a file is not recorded: it is the user who runs the test.
         let is_root = fs::metadata(host.dir.path()).is_ok_and(|dir| std::os::unix::fs::MetadataExt::uid(&dir) == 0);
         let scope: Vec<&str> = scope.filter(|rule| is_root || *rule != "SD026").collect();
         let (report, expected) = (host.json(), &host.expected["findings"]);
@@ -195,7 +195,7 @@ fn the_json_document_is_as_its_schema_says() {
 }
 
 #[test]
-fn a_patch_fixes_what_it_says_and_the_exit_code_is_of_what_is_left() {
+fn a_patch_fixes_what_its_notes_list_and_the_exit_code_is_that_of_the_rest() {
     let host = Host::new("kubeadm-debian-hetzner");
     let (code, patch) = host.check(&["--fix", "--intent=cloud-provider=external"]);
     assert!(code == GOOD && patch.contains("\n+KUBELET_EXTRA_ARGS=--cloud-provider=external\n"), "{code} {patch}");
@@ -225,7 +225,7 @@ fn sarif_names_files_that_exist() {
 }
 
 #[test]
-fn the_exit_code_tells_errors_from_what_could_not_be_checked() {
+fn the_exit_code_of_an_error_differs_from_that_of_a_failed_check() {
     let broken = Host::new("broken-five-ways");
     assert_eq!(broken.check(&[]).0, BAD);
     assert_eq!(Host::new("eks-al2023-nodeadm").check(&[]).0, GOOD);
@@ -249,7 +249,7 @@ fn the_exit_code_tells_errors_from_what_could_not_be_checked() {
         let check = parse(&[&[root.to_str().unwrap()], arguments].concat()).unwrap();
         let error = check.check().unwrap_err();
         assert!(format!("{error:#}").contains(word), "{error:#}");
-        assert_eq!(check.run().unwrap(), COULD_NOT_TELL);
+        assert_eq!(check.run().unwrap(), UNKNOWN);
     }
     let refused = parse(&["--config=/nowhere", root.to_str().unwrap()]).unwrap();
     assert_eq!(refused.run().unwrap(), EXIT_CONFIG);

@@ -1,6 +1,6 @@
-//! Findings for people, as rustc shows its own: the line, a mark below the word, what overrides what, what to do.
+//! Findings as text, in the style of rustc: the source line, labels below its words, and what to do.
 
-mod marks;
+mod snippet;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,11 +25,11 @@ use super::{
 pub struct Style {
     pub is_colored: bool,
     pub columns: usize,
-    /// Whether each rule that could not judge says what it lacked.
+    /// Whether the rules that were not checked are listed.
     pub is_verbose: bool,
 }
 
-/// Everything that was found.
+/// The whole report.
 pub fn report(snapshot: &Snapshot, sources: &Sources, chosen: &Chosen, notes: &[String], style: Style) -> String {
     let mut out = String::new();
     for finding in chosen.shown() {
@@ -56,7 +56,7 @@ pub fn report(snapshot: &Snapshot, sources: &Sources, chosen: &Chosen, notes: &[
     out
 }
 
-/// Breaks `text` at blanks into lines of at most `columns` characters; a longer word has a line of its own. The first line is shorter by
+/// Wraps `text` at blanks into lines of at most `columns` characters; a longer word gets its own line. The first line is shorter by
 /// `taken` characters, and the others begin with `indent` blanks.
 fn hang(text: &str, columns: usize, taken: usize, indent: usize) -> String {
     let (first, others) = (" ".repeat(taken), " ".repeat(indent));
@@ -89,13 +89,13 @@ fn summary(snapshot: &Snapshot, chosen: &Chosen, style: Style) -> String {
     }
     let not_checked: BTreeSet<&str> = chosen.not_checked.iter().map(|skipped| skipped.rule).collect();
     if !not_checked.is_empty() {
-        let hint = if style.is_verbose { "" } else { " (--verbose says why)" };
-        _ = write!(text, "; {} not checked{hint}", plural(not_checked.len(), "rule"));
+        let advice = if style.is_verbose { "" } else { " (--verbose lists them)" };
+        _ = write!(text, "; {} not checked{advice}", plural(not_checked.len(), "rule"));
     }
     text
 }
 
-/// How many files beside the unit's own were read.
+/// The number of files that were read in addition to the unit's fragment.
 fn files(snapshot: &Snapshot) -> usize {
     let env_files = snapshot.unit.env_files.iter().filter(|file| file.state == EnvFileState::Read);
     let config = snapshot.config.files.iter().filter(|file| file.state == ConfigFileState::Read);
@@ -109,10 +109,10 @@ fn one(finding: &Finding, sources: &Sources, style: Style) -> String {
         Severity::Warning => (Level::WARNING, "1;93"),
         Severity::Info => (Level::INFO, "1;94"),
     };
-    let word = SEVERITIES.iter().find(|(known, _)| *known == finding.severity).map_or("", |(_, word)| word);
-    let tag = format!("{word}[{}]", format!("{} {}", finding.rule, name_of(finding.rule)).trim_end());
+    let name = SEVERITIES.iter().find(|(known, _)| *known == finding.severity).map_or("", |(_, name)| name);
+    let tag = format!("{name}[{}]", format!("{} {}", finding.rule, name_of(finding.rule)).trim_end());
     let message = hang(&escape_controls(&finding.message), style.columns, tag.chars().count() + 2, 2);
-    let (mut group, mut footnotes) = marks::draw(finding, sources, style, Group::with_level(level));
+    let (mut group, mut footnotes) = snippet::draw(finding, sources, style, Group::with_level(level));
     if let Some((rule, at)) = &finding.caused_by {
         footnotes.push(format!("follows from {rule} at {at}"));
     }

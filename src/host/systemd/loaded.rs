@@ -7,7 +7,7 @@ use zbus::OwnedVariant;
 
 use super::{MANAGER, MANAGER_PATH, Properties, Systemd, unit, within};
 
-/// For all questions together: somebody waits for the answer, or the start of the kubelet does.
+/// For all calls together: a user or the start of the kubelet waits for the result.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Asks systemd for the unit of that name as it has loaded it, and for its cgroup, which is empty while it has none.

@@ -3,7 +3,7 @@
 //! Two connections. Signals arrive on one, which is read all the time; methods are called on the other. On one connection a queue
 //! full of signals would keep the answer to a call from being read.
 //!
-//! The bus delivers a signal that is addressed to us from whoever sends it, so a signal counts only if its sender is the unique name
+//! The bus delivers a signal that is addressed to us from any sender, so a signal counts only if its sender is the unique name
 //! that owns `org.freedesktop.systemd1` ([`signal`]).
 
 mod loaded;
@@ -42,9 +42,9 @@ const JOB: &str = "org.freedesktop.systemd1.Job";
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The deadline of all that is asked when a connection is opened.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(15);
-/// Messages that wait in zbus until they are looked at.
+/// Messages that wait in zbus until they are handled.
 const MAX_QUEUED: NonZeroUsize = NonZeroUsize::new(64).expect("it is not 0");
-/// The unit is read this often besides, in case a signal was lost. All its properties cost a few milliseconds of CPU time.
+/// The unit is also read this often, in case a signal was lost. All its properties cost a few milliseconds of CPU time.
 const READ_EVERY: Duration = Duration::from_mins(1);
 const FOREIGN_EVERY: Duration = Duration::from_secs(1);
 /// Wait before the bus is tried again: doubled from the first to the last.
@@ -70,7 +70,7 @@ pub enum JobKind {
 pub struct Dependency {
     pub unit: String,
     pub active_state: String,
-    /// `Result` of its last run; another one than `success` says that nobody stopped it.
+    /// `Result` of its last run; another value than `success` means that it was not stopped by a job.
     pub result: String,
 }
 
@@ -107,7 +107,7 @@ pub enum BusEvent {
     Lost,
 }
 
-/// Watches the first of `units` that systemd has loaded, until nobody listens.
+/// Watches the first of `units` that systemd has loaded, until the channel is closed.
 pub async fn watch(units: Vec<String>, events: mpsc::Sender<BusEvent>, troubles: Troubles) {
     let mut wait = RETRY.0;
     while !events.is_closed() {
@@ -119,7 +119,7 @@ pub async fn watch(units: Vec<String>, events: mpsc::Sender<BusEvent>, troubles:
         };
         let Err(error) = session.await else { continue };
         let message =
-            format!("no D-Bus connection to systemd: {error}; until there is one, it is not known why a service ends");
+            format!("no D-Bus connection to systemd: {error}; without it nodevigil cannot find out why a service ends");
         troubles.set(Trouble::BusLost, message);
         events.send(BusEvent::Lost).await.ok();
         sleep(wait).await;
@@ -158,7 +158,7 @@ impl Session {
         let path = if let Some(path) = systemd.loaded(candidates).await? {
             path
         } else {
-            let first = candidates.first().ok_or_else(|| zbus::Error::Failure("no unit to look for".into()))?;
+            let first = candidates.first().ok_or_else(|| zbus::Error::Failure("no unit to search for".into()))?;
             systemd.load(first).await?
         };
         // Signals about jobs have this name, whichever alias the unit was asked for by.
@@ -198,7 +198,7 @@ impl Session {
         loop {
             tokio::select! {
                 biased;
-                // First: a flood of signals would keep it from its turn.
+                // First, because a flood of signals would delay it.
                 Some(Ok(Some(read))) = self.job_reads.join_next() => self.send(read).await?,
                 message = signals.next() => {
                     let message = message.ok_or_else(|| zbus::Error::Failure("the bus closed the connection".into()))??;
@@ -217,7 +217,7 @@ impl Session {
         }
     }
 
-    /// Passed on once a second: in a flood each would keep the monitor from looking at anything else.
+    /// Passed on once a second: in a flood, each one would delay the monitor.
     async fn foreign_signal(&mut self) -> zbus::Result<()> {
         let now = uptime();
         if self.foreign_sent_at.is_some_and(|at| now < at + FOREIGN_EVERY) {
@@ -308,7 +308,7 @@ impl Systemd {
         Ok(Self(Builder::system().method_timeout(call_timeout).build().await?))
     }
 
-    /// The bus lets nobody but root own systemd's name, and nobody else answer what is sent to its owner.
+    /// The bus lets only root own systemd's name, and only the owner answer what is sent to it.
     async fn call<B>(&self, path: &str, interface: &str, method: &str, body: &B) -> zbus::Result<zbus::Message>
     where
         B: serde::Serialize + zbus::DynamicType,
@@ -392,7 +392,7 @@ pub async fn is_service_active() -> zbus::Result<bool> {
     Ok(["active", "activating"].contains(&&*systemd.text(&unit, UNIT, "ActiveState").await?))
 }
 
-/// Whether this process is to end because somebody wants our unit stopped: not with the host, and not to be started again. Each call is
+/// Whether this process ends because its unit is stopped, not because the host shuts down or the unit is restarted. Each call is
 /// answered within 300 ms, or fails.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! What a message on the bus says, once its sender, path, interface, member and body are what they must be. Pure.
+//! Parses a message of the bus and checks its sender, path, interface, member and body. Pure.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ pub(super) const MANAGER: &str = "org.freedesktop.systemd1.Manager";
 pub(super) const UNIT: &str = "org.freedesktop.systemd1.Unit";
 pub(super) const SERVICE: &str = "org.freedesktop.systemd1.Service";
 pub(super) const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
-/// The bus itself, by a sender name that it gives nobody else.
+/// The bus itself, by a sender name that no other connection can have.
 pub(super) const BUS: &str = "org.freedesktop.DBus";
 pub(super) const BUS_PATH: &str = "/org/freedesktop/DBus";
 
@@ -43,11 +43,11 @@ pub(super) enum Signal {
 pub(super) enum Dropped {
     /// Its sender is neither systemd nor the bus.
     Foreign,
-    /// Of systemd or the bus, and nothing that we asked to hear.
+    /// Of systemd or the bus, but not one that nodevigil subscribed to.
     NotAsked,
 }
 
-/// Reads a message. `owner` is the unique name that owns systemd's, as the bus says.
+/// Parses a message. `owner` is the unique name that owns systemd's name on the bus.
 pub(super) fn read(message: &Message, owner: Option<&str>) -> Result<Signal, Dropped> {
     let header = message.header();
     let sender = header.sender().map(UniqueName::as_str);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_speaks_for_a_systemd_that_is_away() {
+    fn no_sender_counts_as_systemd_while_systemd_has_no_name() {
         let message = signal(OWNER, (MANAGER_PATH, MANAGER, "Reloading"), &false);
         assert_eq!(read(&message, None), Err(Dropped::Foreign));
     }

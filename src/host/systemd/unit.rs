@@ -1,10 +1,10 @@
-//! The properties of a unit that say whether its process runs and how it ended.
+//! The properties of a unit that show whether its process runs and how it ended.
 
 use std::collections::HashMap;
 
 use zbus::{OwnedObjectPath, OwnedVariant};
 
-/// What systemd says of the unit.
+/// The state of the unit, as systemd reports it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UnitState {
     /// `loaded`, `not-found`, `masked` …
@@ -21,7 +21,7 @@ pub struct UnitState {
     pub last: LastProcess,
     /// Whether it was ever started since boot.
     pub was_started: bool,
-    /// How often `Restart=` has started it since somebody last did.
+    /// How often `Restart=` has restarted it since it was last started by a job.
     pub restarts: u32,
     /// The ID of this run of the unit, in hexadecimal; another one after each start.
     pub invocation: String,
@@ -61,7 +61,7 @@ pub(super) fn merge(unit: &mut UnitState, properties: &HashMap<String, OwnedVari
 const MAX_DEPENDENCIES: usize = 8;
 
 /// The services whose failure makes systemd stop the unit: those of `BindsTo=`. With those of `Requires=` and the like it is stopped only
-/// if somebody stops them (systemd.unit(5)).
+/// if they are stopped by a job (systemd.unit(5)).
 pub(super) fn dependencies(properties: &HashMap<String, OwnedVariant>) -> Vec<String> {
     let names: Vec<String> = properties.get("BindsTo").map(read).unwrap_or_default();
     names.into_iter().filter(|name| name.ends_with(".service")).take(MAX_DEPENDENCIES).collect()

@@ -1,9 +1,9 @@
-//! How far the bootstrap of a node is: one judgement for the condition and for `nodevigil bootstrap`.
+//! The progress of the bootstrap, for the condition and for `nodevigil bootstrap`.
 
 use serde::Serialize;
 
 use super::{
-    look::state_of,
+    observed::state_of,
     stage::{Progress, STAGES, Stage, StageState},
 };
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     host::{api::NodeAnswer, bootstrap::HostFacts, clock::Now},
 };
 
-/// All that the stages are judged by.
+/// The facts by which the stages are judged.
 #[derive(Debug, Clone)]
 pub struct Facts {
     pub host: HostFacts,
@@ -25,11 +25,11 @@ pub struct StageReport {
     pub stage: Stage,
     #[serde(flatten)]
     pub state: StageState,
-    /// How long ago it was done, or how long it has been waited for.
+    /// How long ago it was done, or how long the node has waited for it.
     pub age_secs: Option<i64>,
 }
 
-/// How far the bootstrap is.
+/// The progress of the bootstrap.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Assessment {
     /// All of them, in order.
@@ -73,7 +73,7 @@ pub fn assess(facts: &Facts) -> Assessment {
 /// The first stage that the node waits for.
 fn current(stages: &[StageReport]) -> Option<Stage> {
     let is_done = |report: &StageReport| report.state.status == Progress::Done;
-    // What could not be looked at is done if a later stage is done that is impossible without it.
+    // A stage that could not be read is done if a later stage is done that depends on it.
     let is_proof = |stage| stage <= Stage::Registered || stage == Stage::Ready;
     let is_proven = |stage| stages.iter().any(|later| later.stage > stage && is_proof(later.stage) && is_done(later));
     let is_waited_for = |report: &&StageReport| match report.state.status {

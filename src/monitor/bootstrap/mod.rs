@@ -1,9 +1,9 @@
 //! The bootstrap of the node: from boot until its Node is ready for the first time.
 //!
-//! This file waits, and follows one Node. [`assess`] judges how far it is, for the condition and for `nodevigil bootstrap`.
+//! This file waits, and follows one Node. [`assess`] judges its progress, for the condition and for `nodevigil bootstrap`.
 
 pub mod assess;
-mod look;
+mod observed;
 pub mod stage;
 #[cfg(test)]
 mod tests;
@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use self::{
     assess::{Assessment, Facts, assess},
-    look::{is_ready, uptime_of},
+    observed::{is_ready, uptime_of},
     stage::{Progress, Stage, StageState},
 };
 use super::{Inputs, Reporter};
@@ -27,16 +27,16 @@ use crate::{
     },
 };
 
-/// How often the host is looked at, while the bootstrap is expected to go on.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// How often the host is read while the bootstrap is expected to go on.
+const READ_EVERY: Duration = Duration::from_secs(10);
 /// The same after that, unless the Node changes: this may be no node of a cluster.
-const LOOK_EVERY_LATER: Duration = Duration::from_mins(5);
+const READ_EVERY_LATER: Duration = Duration::from_mins(5);
 /// The publisher finds the Node within this time, if there is one and the API server answers.
-const FIRST_SIGHT_WITHIN: Duration = Duration::from_secs(30);
-/// If two looks are so far apart, the host was suspended.
+const NODE_KNOWN_WITHIN: Duration = Duration::from_secs(30);
+/// If two readings are so far apart, the host was suspended.
 const SUSPENDED_FROM: Duration = Duration::from_mins(3);
-/// The time between two looks if the Node changes often.
-const LOOK_AT_MOST_EVERY: Duration = Duration::from_secs(1);
+/// The shortest time between two readings if the Node changes often.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// The Node whose bootstrap is followed, by its uid.
 #[derive(Debug)]
@@ -45,50 +45,50 @@ enum Followed {
     Unseen { until: Uptime },
     /// The Node was deleted.
     Gone,
-    /// It has not been ready, and should be by `deadline`. It was looked at last then.
-    Young { uid: String, deadline: Uptime, looked_at: Uptime },
+    /// It has not been ready, and should be by `deadline`. It was last read at `read_at`.
+    Young { uid: String, deadline: Uptime, read_at: Uptime },
     /// It was ready once.
     Bootstrapped { uid: String },
     /// It was there before the agent, and is not ready.
     Old { uid: String },
 }
 
-/// Follows the bootstrap until nobody takes reports.
+/// Follows the bootstrap until the channel of reports is closed.
 pub async fn run(mut inputs: Inputs) {
     let limit = inputs.settings.bootstrap.deadline_secs.duration();
     let mut reporter = Reporter::new(ConditionType::NodeBootstrapped, inputs.reports.clone());
-    let mut followed = Followed::Unseen { until: uptime() + FIRST_SIGHT_WITHIN };
-    // When the host was looked at last, what the API server said then, and what was seen.
+    let mut followed = Followed::Unseen { until: uptime() + NODE_KNOWN_WITHIN };
+    // When the host was last read, the state of the API server at that time, and the view.
     let mut last = None::<(Uptime, _, View)>;
     loop {
         let api = inputs.api.borrow_and_update().clone();
         followed.observe(&api, limit, Now::read(api.server_time));
-        let look_every = followed.look_every(limit, uptime());
-        let said = (discriminant(&api.reach), api.node.clone());
+        let read_every = followed.read_every(limit, uptime());
+        let api_state = (discriminant(&api.reach), api.node.clone());
         let view = match (followed.settled(), &last) {
             (Some(view), _) => view,
-            (None, Some((at, before, view))) if uptime() < *at + look_every && *before == said => view.clone(),
+            (None, Some((at, before, view))) if uptime() < *at + read_every && *before == api_state => view.clone(),
             _ => {
                 let host = HostFacts::read(&inputs.settings).await;
                 let facts = Facts { host, node: answer(&api), now: Now::read(api.server_time) };
                 let view = followed.view(&facts, &assess(&facts));
-                last = Some((facts.now.uptime, said, view.clone()));
+                last = Some((facts.now.uptime, api_state, view.clone()));
                 view
             }
         };
         if !reporter.report(view, uptime()).await {
             return;
         }
-        sleep(LOOK_AT_MOST_EVERY).await;
+        sleep(PAUSE).await;
         let report_in = reporter.due_at(uptime()).saturating_sub(uptime());
-        timeout(look_every.min(report_in), inputs.api.changed()).await.ok();
+        timeout(read_every.min(report_in), inputs.api.changed()).await.ok();
     }
 }
 
 fn answer(api: &ApiFacts) -> NodeAnswer {
     match (&api.reach, &api.node) {
         (Reach::Off { why }, _) => NodeAnswer::NotAsked(why.clone()),
-        (Reach::Untried, _) => NodeAnswer::NotAsked("it has not answered yet".into()),
+        (Reach::Untried, _) => NodeAnswer::NotAsked("the API server has not answered yet".into()),
         (Reach::Unreached { error, .. }, _) => NodeAnswer::Unreached(error.clone()),
         (Reach::Reached { .. }, Some(node)) => NodeAnswer::Node(Box::new(node.clone())),
         (Reach::Reached { .. }, None) => NodeAnswer::NoNode("of this host".into()),
@@ -96,32 +96,32 @@ fn answer(api: &ApiFacts) -> NodeAnswer {
 }
 
 impl Followed {
-    /// Takes in the Node that the API server has. One that is younger than `limit` has until then to become ready.
+    /// Records the Node. A Node that is younger than `limit` may take until then to become ready.
     fn observe(&mut self, api: &ApiFacts, limit: Duration, now: Now) {
         let known = match self {
             Self::Unseen { .. } | Self::Gone => None,
             Self::Young { uid, .. } | Self::Bootstrapped { uid } | Self::Old { uid } => Some(uid.clone()),
         };
         match &api.node {
-            Some(node) if known.as_ref() != Some(&node.uid) => *self = self.first_sight(node, limit, now),
+            Some(node) if known.as_ref() != Some(&node.uid) => *self = self.follow(node, limit, now),
             Some(node) if matches!(self, Self::Old { .. }) && is_ready(node) => {
                 *self = Self::Bootstrapped { uid: node.uid.clone() };
             }
             None if known.is_some() && matches!(api.reach, Reach::Reached { .. }) => *self = Self::Gone,
             _ => {}
         }
-        if let Self::Young { deadline, looked_at, .. } = self {
-            let was_over = *looked_at >= *deadline;
-            let was_suspended = now.uptime > *looked_at + SUSPENDED_FROM;
+        if let Self::Young { deadline, read_at, .. } = self {
+            let was_over = *read_at >= *deadline;
+            let was_suspended = now.uptime > *read_at + SUSPENDED_FROM;
             if !was_over && (was_suspended || matches!(api.reach, Reach::Unreached { .. })) {
                 // It could not become ready meanwhile, and has all its time again from here on.
                 *deadline = (*deadline).max(now.uptime + limit);
             }
-            *looked_at = now.uptime;
+            *read_at = now.uptime;
         }
     }
 
-    fn first_sight(&self, node: &NodeFacts, limit: Duration, now: Now) -> Self {
+    fn follow(&self, node: &NodeFacts, limit: Duration, now: Now) -> Self {
         let uid = node.uid.clone();
         let shown = node.condition(ConditionType::NodeBootstrapped.name()).map(|shown| shown.status.as_str());
         // On a Node that was created again it may be what was published of the former one.
@@ -132,7 +132,7 @@ impl Followed {
         } else if age < limit || shown == Some(Status::False.name()) {
             // Of older Nodes only those are followed that an earlier run of the agent has found stuck.
             let deadline = uptime_of(node.created, now.server, now) + limit;
-            Self::Young { uid, deadline, looked_at: now.uptime }
+            Self::Young { uid, deadline, read_at: now.uptime }
         } else if is_ready(node) {
             Self::Bootstrapped { uid }
         } else {
@@ -140,25 +140,24 @@ impl Followed {
         }
     }
 
-    /// How often to look at the host. `limit`: the time that a bootstrap may take.
-    fn look_every(&self, limit: Duration, now: Uptime) -> Duration {
+    /// How often to read the host. `limit`: the time that a bootstrap may take.
+    fn read_every(&self, limit: Duration, now: Uptime) -> Duration {
         let expected_until = match self {
             Self::Unseen { until } => limit.max(*until),
             Self::Young { deadline, .. } => *deadline,
             Self::Gone | Self::Bootstrapped { .. } | Self::Old { .. } => limit,
         };
         // And once more after that, when the Node may be found stuck.
-        if now < expected_until + 2 * LOOK_EVERY { LOOK_EVERY } else { LOOK_EVERY_LATER }
+        if now < expected_until + 2 * READ_EVERY { READ_EVERY } else { READ_EVERY_LATER }
     }
 
-    /// What to report, if the host need not be looked at for that.
+    /// What to report, if that does not depend on the host.
     fn settled(&self) -> Option<View> {
         match self {
             Self::Bootstrapped { .. } => Some(View::healthy("the Node has become ready")),
             Self::Old { .. } => {
-                let message =
-                    "the Node is not ready, and was created before nodevigil ran: whether it ever was is not known";
-                Some(View::CannotTell(Finding::new(Reason::NodeBootstrapping, message)))
+                let message = "the Node is not ready; it was created before nodevigil started, so whether it was ever ready is not known";
+                Some(View::Unknown(Finding::new(Reason::NodeBootstrapping, message)))
             }
             Self::Unseen { .. } | Self::Gone | Self::Young { .. } => None,
         }
@@ -196,7 +195,7 @@ impl Followed {
             _ if !is_over => View::found(reason, message),
             _ if unit.is_some_and(may_have_been_stopped) => View::Excused(Finding::new(reason, message)),
             NodeAnswer::Node(_) if is_late => View::found(Reason::BootstrapStuck, message),
-            _ => View::CannotTell(Finding::new(reason, message)),
+            _ => View::Unknown(Finding::new(reason, message)),
         }
     }
 }

@@ -44,7 +44,7 @@ impl Stage {
     }
 }
 
-/// How far a stage is.
+/// The progress of a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Progress {
     Done,
@@ -53,21 +53,21 @@ pub enum Progress {
     Running,
     /// It takes longer than usual.
     Late,
-    /// It will not end by itself.
+    /// It has failed and is not retried.
     Failed,
     Unknown,
     /// A stage before it is not done.
     Pending,
 }
 
-/// What is seen of a stage.
+/// The state of a stage.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StageState {
     pub status: Progress,
     /// When it was done, as far as that is known.
     #[serde(skip)]
     pub done_at: Option<Uptime>,
-    /// What is seen, with the probable cause.
+    /// What was observed, with the probable cause.
     pub message: String,
     /// What to do; empty if there is nothing to do.
     pub advice: String,

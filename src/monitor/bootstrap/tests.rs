@@ -34,7 +34,7 @@ fn node(ready: &str, taints: &[&str]) -> NodeFacts {
         created: moment(20).server,
         provider_id: Some("hcloud://1".into()),
         taint_keys: taints.iter().map(|key| (*key).to_owned()).collect(),
-        conditions: vec![condition("Ready", ready, "kubelet says so", 30)],
+        conditions: vec![condition("Ready", ready, "kubelet reports so", 30)],
         ..NodeFacts::default()
     }
 }
@@ -112,7 +112,7 @@ const CASES: &[Case] = &[
         },
         Stage::Kubelet,
         Progress::Late,
-        "no unit of a kubelet is installed; cloud-init is still at work",
+        "no unit of a kubelet is installed; cloud-init is still running",
     ),
     (
         |facts| {
@@ -152,7 +152,7 @@ const CASES: &[Case] = &[
         Progress::Late,
         "this host has not joined a cluster",
     ),
-    (|facts| down(facts, "inactive"), Stage::Kubelet, Progress::Late, "nobody has started it"),
+    (|facts| down(facts, "inactive"), Stage::Kubelet, Progress::Late, "it was not started"),
     (|facts| joining(facts, refused(401)), Stage::Credential, Progress::Late, "does not accept the token in /b.conf"),
     (
         |facts| {
@@ -167,7 +167,7 @@ const CASES: &[Case] = &[
         |facts| joining(facts, refused(403)),
         Stage::Credential,
         Progress::Late,
-        "there is /b.conf, and no client certificate yet",
+        "the kubelet has /b.conf, but no client certificate yet",
     ),
     (
         |facts| joining(facts, NodeAnswer::Unreached("connection refused".into())),
@@ -221,7 +221,12 @@ const CASES: &[Case] = &[
         Progress::Late,
         "cni plugin not initialized",
     ),
-    (|facts| with_node(facts, node("False", &[])), Stage::Ready, Progress::Late, "Ready is False (R): kubelet says so"),
+    (
+        |facts| with_node(facts, node("False", &[])),
+        Stage::Ready,
+        Progress::Late,
+        "Ready is False (R): kubelet reports so",
+    ),
     (
         |facts| with_node(facts, node("True", &["node.cilium.io/agent-not-ready"])),
         Stage::Ready,
@@ -303,7 +308,7 @@ fn reported(followed: &mut Followed, facts: &Facts) -> (Status, Reason) {
     let view = followed.settled().unwrap_or_else(|| followed.view(facts, &assess(facts)));
     match view {
         View::Seen { findings, .. } => findings.first().map_or((Status::True, Reason::NodeIsBootstrapped), of_finding),
-        View::CannotTell(finding) | View::Excused(finding) => of_finding(&finding),
+        View::Unknown(finding) | View::Excused(finding) => of_finding(&finding),
         other => panic!("{other:?}"),
     }
 }
@@ -371,7 +376,7 @@ fn after_an_outage_or_a_suspend_a_young_node_has_its_time_again() {
 
 #[test]
 fn neither_a_stopped_unit_nor_ignorance_makes_a_node_stuck() {
-    let mut followed = Followed::Young { uid: "u1".into(), deadline: secs(620), looked_at: secs(619) };
+    let mut followed = Followed::Young { uid: "u1".into(), deadline: secs(620), read_at: secs(619) };
     for state in ["inactive", "deactivating"] {
         let mut stopped = uninitialized(700);
         with_node(&mut stopped, node("Unknown", &[UNINITIALIZED]));
@@ -427,15 +432,15 @@ fn what_the_node_shows_is_kept_until_the_node_is_seen() {
 }
 
 #[test]
-fn a_host_whose_bootstrap_is_overdue_is_looked_at_each_five_minutes() {
-    let young = Followed::Young { uid: "u1".into(), deadline: secs(620), looked_at: secs(610) };
+fn a_host_whose_bootstrap_is_overdue_is_read_every_five_minutes() {
+    let young = Followed::Young { uid: "u1".into(), deadline: secs(620), read_at: secs(610) };
     for (followed, until) in [
         (Followed::Unseen { until: secs(30) }, 620),
         (Followed::Unseen { until: secs(90_030) }, 90_050),
         (young, 640),
         (Followed::Gone, 620),
     ] {
-        let every = |now| followed.look_every(secs(600), secs(now)).as_secs();
+        let every = |now| followed.read_every(secs(600), secs(now)).as_secs();
         assert_eq!((every(until - 1), every(until)), (10, 300), "{followed:?}");
     }
 }

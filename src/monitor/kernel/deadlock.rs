@@ -11,14 +11,14 @@ use crate::{
     monitor::service::samples::Samples,
 };
 
-/// How long a thread has to be in the same wait. At least three looks have to see it: a suspend of the host makes two looks far apart.
+/// How long a thread has to be in the same wait. At least three samples have to show it, because a suspend of the host separates two samples.
 const DEADLOCKED_AFTER: Duration = Duration::from_mins(2);
-/// A look sooner after the one before is ignored: a storm of log lines brings more looks than [`Samples`] keeps.
-const LOOKS_APART: Duration = Duration::from_secs(10);
+/// Samples that follow sooner are ignored: a storm of log lines causes more of them than [`Samples`] keeps.
+const READINGS_APART: Duration = Duration::from_secs(10);
 /// systemd, or what else is the host's init.
 pub(super) const INIT_PID: i32 = 1;
 
-/// A look at a service that does not answer, or at PID 1.
+/// A sample of a service that does not answer, or of PID 1.
 #[derive(Debug, Clone)]
 pub(super) struct Suspect {
     /// What it is to the host, in messages.
@@ -31,18 +31,18 @@ pub(super) struct Suspect {
 
 #[derive(Debug, Default)]
 pub(super) struct Deadlocks {
-    /// What the last looks in a row have seen of each process, by its name.
+    /// The last samples in a row of each process, by its name.
     seen: BTreeMap<&'static str, (ProcessId, Uptime, Samples)>,
-    next_look: Uptime,
+    next_reading: Uptime,
 }
 
 impl Deadlocks {
-    /// Judges a look. What it does not see again is over.
-    pub(super) fn looked(&mut self, suspects: Vec<Suspect>, now: Uptime) -> Option<Finding> {
-        if now < self.next_look {
+    /// Records samples. A process that is not sampled again no longer counts.
+    pub(super) fn observe(&mut self, suspects: Vec<Suspect>, now: Uptime) -> Option<Finding> {
+        if now < self.next_reading {
             return self.found(now);
         }
-        self.next_look = now + LOOKS_APART;
+        self.next_reading = now + READINGS_APART;
         let mut before = std::mem::take(&mut self.seen);
         for Suspect { name, process, hung_since, mut sample } in suspects {
             if process.pid == INIT_PID {
@@ -65,7 +65,7 @@ impl Deadlocks {
             let (pid, tid) = (process.pid, samples.stuck_for(DEADLOCKED_AFTER, now)?);
             let waits = "waited in the kernel (state D) for over 2 minutes";
             let message = if pid == INIT_PID {
-                format!("{name} has {waits}: it starts and stops no unit, and only a reboot helps")
+                format!("{name} has {waits}: systemd starts and stops no unit until the host is rebooted")
             } else {
                 format!("{name} pid {pid} does not answer, and its thread {tid} has {waits}")
             };
@@ -107,7 +107,7 @@ mod tests {
         let mut deadlocks = Deadlocks::default();
         (1000..2000)
             .step_by(30)
-            .find_map(|second| deadlocks.looked(seen(second), secs(second)).map(|finding| (second, finding.message)))
+            .find_map(|second| deadlocks.observe(seen(second), secs(second)).map(|finding| (second, finding.message)))
     }
 
     #[test]
@@ -119,13 +119,13 @@ mod tests {
         assert_eq!(message, wanted);
         let mut deadlocks = Deadlocks::default();
         for (second, is_found) in [(1000, false), (1500, false), (1510, true)] {
-            let found = deadlocks.looked(kubelet(990, &[(820, 5)]), secs(second));
+            let found = deadlocks.observe(kubelet(990, &[(820, 5)]), secs(second));
             assert_eq!(found.is_some(), is_found, "{second}");
         }
-        assert_eq!(deadlocks.looked(vec![], secs(1540)), None, "it answers again");
-        let mut looks =
-            (2000..2300).step_by(2).map(|second| deadlocks.looked(kubelet(1990, &[(820, 5)]), secs(second)));
-        assert_eq!(looks.position(|found| found.is_some()), Some(60), "each 2 s, in a storm of log lines");
+        assert_eq!(deadlocks.observe(vec![], secs(1540)), None, "it answers again");
+        let mut findings =
+            (2000..2300).step_by(2).map(|second| deadlocks.observe(kubelet(1990, &[(820, 5)]), secs(second)));
+        assert_eq!(findings.position(|found| found.is_some()), Some(60), "each 2 s, in a storm of log lines");
     }
 
     #[test]

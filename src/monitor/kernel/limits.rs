@@ -8,8 +8,8 @@ use crate::{
 /// A limit is nearly reached from 90 % on, until its use falls below 85 %.
 const NEAR_PERCENT: u64 = 90;
 const FAR_PERCENT: u64 = 85;
-/// So many looks in a row have to find it so.
-const LOOKS_IN_A_ROW: u32 = 3;
+/// How many readings in a row have to find it nearly reached.
+const READINGS_IN_A_ROW: u32 = 3;
 
 struct Limit {
     of: fn(&Usages) -> Option<Usage>,
@@ -32,21 +32,21 @@ const LIMITS: [Limit; 3] = [
     },
 ];
 
-/// For each of [`LIMITS`], how many looks in a row found it nearly reached.
+/// For each of [`LIMITS`], how many readings in a row found it nearly reached.
 #[derive(Debug, Default)]
 pub(super) struct Limits([u32; LIMITS.len()]);
 
 impl Limits {
     /// The limits that are nearly reached. Not how near: each number would be another message.
-    pub(super) fn looked(&mut self, usages: &Usages) -> Option<Finding> {
+    pub(super) fn observe(&mut self, usages: &Usages) -> Option<Finding> {
         let mut messages = Vec::new();
-        for (Limit { of, what, then }, looks) in LIMITS.iter().zip(&mut self.0) {
+        for (Limit { of, what, then }, readings) in LIMITS.iter().zip(&mut self.0) {
             let usage = of(usages).unwrap_or(Usage { used: 0, limit: 1 });
-            let near = if *looks >= LOOKS_IN_A_ROW { FAR_PERCENT } else { NEAR_PERCENT };
-            *looks = if usage.percent() >= near { looks.saturating_add(1) } else { 0 };
-            if *looks >= LOOKS_IN_A_ROW {
+            let near = if *readings >= READINGS_IN_A_ROW { FAR_PERCENT } else { NEAR_PERCENT };
+            *readings = if usage.percent() >= near { readings.saturating_add(1) } else { 0 };
+            if *readings >= READINGS_IN_A_ROW {
                 let nearly = format!("nearly all of the {} {what} are in use", usage.limit);
-                messages.push(format!("{nearly}, and at the limit {then}: find what uses them, or raise it"));
+                messages.push(format!("{nearly}; at the limit {then}: find what uses them, or raise the limit"));
             }
         }
         (!messages.is_empty()).then(|| Finding::new(Reason::KernelLimitNearlyReached, messages.join("; ")))
@@ -64,14 +64,14 @@ impl Usage {
 mod tests {
     use super::*;
 
-    fn looked(limits: &mut Limits, used: u64) -> bool {
+    fn observe(limits: &mut Limits, used: u64) -> bool {
         let pids = Some(Usage { used, limit: 1000 });
         let files = Some(Usage { used: 1, limit: u64::MAX });
-        limits.looked(&Usages { pids, files, ..Usages::default() }).is_some()
+        limits.observe(&Usages { pids, files, ..Usages::default() }).is_some()
     }
 
     #[test]
-    fn the_third_look_near_a_limit_is_a_warning_until_it_is_far() {
+    fn the_third_reading_near_a_limit_is_a_warning_until_the_use_falls() {
         let mut limits = Limits::default();
         for (used, is_near) in [
             (950, false),
@@ -84,7 +84,7 @@ mod tests {
             (849, false),
             (899, false),
         ] {
-            assert_eq!(looked(&mut limits, used), is_near, "{used}");
+            assert_eq!(observe(&mut limits, used), is_near, "{used}");
         }
     }
 
@@ -93,12 +93,12 @@ mod tests {
         let mut limits = Limits::default();
         let found = [930, 940, 950].map(|used| {
             let usage = Some(Usage { used, limit: 1000 });
-            limits.looked(&Usages { pids: usage, connections: usage, ..Usages::default() })
+            limits.observe(&Usages { pids: usage, connections: usage, ..Usages::default() })
         });
         let message = &found[2].as_ref().unwrap().message;
-        let wanted = "nearly all of the 1000 process ids or threads (kernel.pid_max, kernel.threads-max) are in use, and at the limit no process or thread can be started: find what uses them, or raise it; \
-                      nearly all of the 1000 tracked connections (net.netfilter.nf_conntrack_max) are in use, and at the limit packets of new connections are dropped: find what uses them, or raise it";
+        let wanted = "nearly all of the 1000 process ids or threads (kernel.pid_max, kernel.threads-max) are in use; at the limit no process or thread can be started: find what uses them, or raise the limit; \
+                      nearly all of the 1000 tracked connections (net.netfilter.nf_conntrack_max) are in use; at the limit packets of new connections are dropped: find what uses them, or raise the limit";
         assert_eq!(message, wanted);
-        assert_eq!(limits.looked(&Usages::default()), None, "the kernel has no such limit any more");
+        assert_eq!(limits.observe(&Usages::default()), None, "the kernel has no such limit any more");
     }
 }

@@ -55,7 +55,7 @@ struct Trouble {
 /// What is remembered of the log, at most one problem a pattern.
 #[derive(Debug, Default)]
 pub(super) struct Logged {
-    /// By the pattern's place in the table.
+    /// By the index of the pattern.
     troubles: BTreeMap<usize, Trouble>,
     /// The last ones, at most [`LOCKUP_STALLS`].
     stalls: Vec<Evidence>,
@@ -103,7 +103,7 @@ impl Logged {
         recent.max_by_key(|last| last.at)
     }
 
-    /// What is wrong. `counters` confirm what the log says of processors and hardware.
+    /// The findings. `counters` confirm the log lines about processors and hardware.
     pub(super) fn findings(&self, counters: &Counters, now: Uptime) -> impl Iterator<Item = Finding> {
         [self.hardware(counters, now), self.lockup(counters, now), self.trouble(now)].into_iter().flatten()
     }

@@ -1,6 +1,6 @@
 //! The kernel: its log, its counters and limits, processes that wait in it for too long, and the host's clock.
 //!
-//! This file waits and reads. What is seen goes into [`Kernel`], which says what to report.
+//! This file waits and reads. [`Kernel`] records what was read and decides what to report.
 
 mod clock;
 mod deadlock;
@@ -33,7 +33,7 @@ const READ_EVERY: Duration = Duration::from_secs(30);
 /// Between two reports or readings: in a storm each line would cause one.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Watches until nobody takes reports.
+/// Monitors until the channel of reports is closed.
 pub async fn run(inputs: Inputs) {
     let (mut lines, mut log) = (inputs.kernel_log.lines(), inputs.kernel_log.state());
     let mut kernel = Kernel::new(wall_at(uptime(), Now::read(None)));
@@ -60,7 +60,7 @@ pub async fn run(inputs: Inputs) {
         }
         let due = [reading.is_empty().then_some(next_reading), is_changed.then_some(next_report)];
         let due = due.into_iter().flatten().fold(reporter.due_at(now).max(next_report), Ord::min);
-        // Lines first, so that all from before the start are known when the log is said to be readable.
+        // Lines first, so that all lines from before the start are known when the log becomes readable.
         tokio::select! {
             biased;
             // In a storm some lines are lost, and nothing else.
@@ -86,7 +86,7 @@ pub async fn run(inputs: Inputs) {
     }
 }
 
-/// Reads counters and limits, and looks at PID 1 and the services that hang.
+/// Reads counters and limits, and samples PID 1 and the services that hang.
 fn read(hung: BTreeMap<&'static str, (ProcessId, Uptime)>) -> Readings {
     let init = ProcessId::of(INIT_PID).map(|init| ("PID 1", (init, Uptime::ZERO)));
     let suspect =

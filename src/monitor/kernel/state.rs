@@ -1,4 +1,4 @@
-//! What is known of the kernel, and what to report of it. Pure: the time is handed in.
+//! The state of the kernel, and what to report. Does no I/O and reads no clock: the caller passes the time.
 
 use std::time::Duration;
 
@@ -67,9 +67,9 @@ impl Kernel {
     /// Takes in readings, and the time by the API server's clock.
     pub(super) fn read(&mut self, readings: Readings, server: Option<ServerTime>, now: Now) {
         self.counters = readings.counters;
-        let deadlock = self.deadlocks.looked(readings.suspects, now.uptime);
-        let clock = self.clock.looked(server, now.wall, now.uptime);
-        self.read = [deadlock, self.limits.looked(&readings.usages), clock].into_iter().flatten().collect();
+        let deadlock = self.deadlocks.observe(readings.suspects, now.uptime);
+        let clock = self.clock.observe(server, now.wall, now.uptime);
+        self.read = [deadlock, self.limits.observe(&readings.usages), clock].into_iter().flatten().collect();
     }
 
     /// What to report; none until the log has been read or could not be for a while.
@@ -79,7 +79,7 @@ impl Kernel {
         let has_problem = findings.iter().any(|finding| finding.status == Status::False);
         let is_long = |since: Uptime| now >= since + UNREADABLE_AFTER;
         if let Some((error, _)) = self.unreadable.as_ref().filter(|(_, since)| !has_problem && is_long(*since)) {
-            return Some(View::CannotTell(Finding::new(Reason::KernelLogUnreadable, error.clone())));
+            return Some(View::Unknown(Finding::new(Reason::KernelLogUnreadable, error.clone())));
         }
         let since = self.logged.last().unwrap_or(self.started);
         let healthy = format!("no problem has been logged since {since}, and no limit is nearly reached");
@@ -107,7 +107,7 @@ mod tests {
     fn reasons(kernel: &Kernel, secs: u64) -> Vec<Reason> {
         match kernel.view(at(secs).uptime) {
             Some(View::Seen { findings, .. }) => findings.iter().map(|finding| finding.reason).collect(),
-            Some(View::CannotTell(finding)) => vec![finding.reason],
+            Some(View::Unknown(finding)) => vec![finding.reason],
             other => panic!("{other:?}"),
         }
     }

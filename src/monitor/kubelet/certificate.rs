@@ -52,7 +52,7 @@ impl Certificate {
         if time.checked_sub(since_read).ok()? > *valid_until {
             let message = format!(
                 "the kubelet's client certificate in {file} expired at {valid_until}, so the API server refuses the kubelet; \
-                 renew it or let the node join again"
+                 renew it or join the node again"
             );
             return Some(Finding::new(Reason::KubeletClientCertExpired, message));
         }

@@ -1,4 +1,4 @@
-//! What readings of the kubelet's Lease say. They are compared with one another and with no clock, so that setting a clock changes nothing.
+//! Readings of the kubelet's Lease. They are compared with one another and not with a clock, so that setting a clock changes nothing.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::{condition::Uptime, host::api::LeaseFacts};
 /// A Lease that was seen unchanged for its own duration, and for at least this long, is not renewed: the kubelet renews it each quarter of
 /// its duration, which is 40 s unless `nodeLeaseDurationSeconds` is set.
 const OLD: Duration = Duration::from_secs(40);
-/// The Lease is read every 2 s, later every 10 s. A reading older than this says nothing about the present.
+/// The Lease is read every 2 s, later every 10 s. An older reading does not describe the present.
 const READING_LASTS: Duration = Duration::from_secs(30);
 
 /// The readings since some moment.

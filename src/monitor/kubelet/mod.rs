@@ -1,6 +1,6 @@
 //! The kubelet: its process, its unit, its /healthz, its connections to the API server and its client certificate.
 //!
-//! This file waits and reads. What is seen goes into [`Kubelet::observe`], and [`Kubelet::view`] says what to report.
+//! This file waits and reads. [`Kubelet`] records what was observed and decides what to report.
 
 mod certificate;
 mod lease;
@@ -47,18 +47,18 @@ const PROBE_EVERY: Duration = Duration::from_secs(2);
 const PROBE_EVERY_SILENT: Duration = healthz::TIMEOUT;
 const PROBE_EVERY_SILENT_LONG: Duration = Duration::from_secs(5);
 const SILENT_LONG: Duration = Duration::from_mins(1);
-/// Looking at a process or its connections takes milliseconds, if a thread is free.
-const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
+/// Sampling a process or listing its connections takes milliseconds if a thread is free.
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// systemd announces a process before its exec; its command line is read after this time.
 const EXEC_WAIT: Duration = Duration::from_millis(200);
 /// It is read again after this time, until the kubelet answers. From then on it is read again for the client certificate alone.
 const READ_FACTS_EVERY: Duration = Duration::from_secs(5);
-/// Time between two looks at the connections to the API server; the second while they seem to be stuck. So three looks end before the
-/// Lease is old. Each goes through the kernel's whole table of sockets.
-const LOOK_EVERY: Duration = Duration::from_secs(20);
-const LOOK_EVERY_SUSPECTED: Duration = Duration::from_secs(3);
+/// Time between two lists of the connections to the API server; the second while they seem to be stuck, so that three lists are complete
+/// before the Lease is old. For each list the kernel goes through its whole table of sockets.
+const LIST_EVERY: Duration = Duration::from_secs(20);
+const LIST_EVERY_SUSPECTED: Duration = Duration::from_secs(3);
 
-/// What comes back from the work beside the loop, which must not wait for a kubelet or a disk.
+/// A result of the work outside the loop, which must not wait for a kubelet or a disk.
 #[derive(Debug)]
 enum Done {
     Probed { pid: i32, began: Uptime, probe: Probe, sample: Option<(Sample, Pressure)> },
@@ -76,8 +76,8 @@ struct Loop {
     prober: Option<Prober>,
     /// When it is probed; none while a probe is under way.
     next_probe: Option<Uptime>,
-    /// When its connections to the API server are looked at.
-    next_look: Uptime,
+    /// When its connections to the API server are listed.
+    next_list: Uptime,
     /// When its configuration is read; none while it is being read.
     next_facts: Option<Uptime>,
     certificate: Option<Certificate>,
@@ -85,7 +85,7 @@ struct Loop {
     asked_error_of: String,
 }
 
-/// Watches the kubelet until nobody takes reports.
+/// Monitors the kubelet until the channel of reports is closed.
 pub async fn run(inputs: Inputs) {
     let settings = &inputs.settings.kubelet;
     let units = settings.unit.clone().map_or_else(|| UNITS.map(str::to_owned).to_vec(), |unit| vec![unit]);
@@ -97,7 +97,7 @@ pub async fn run(inputs: Inputs) {
         work: JoinSet::new(),
         prober: None,
         next_probe: Some(Uptime::ZERO),
-        next_look: Uptime::ZERO,
+        next_list: Uptime::ZERO,
         next_facts: None,
         certificate: None,
         asked_error_of: String::new(),
@@ -150,7 +150,7 @@ impl Loop {
         }
     }
 
-    /// Takes in what the configuration of the process says.
+    /// Records the configuration of the process.
     fn facts_read(&mut self, pid: i32, facts: Result<KubeletFacts, String>, now: Uptime) {
         if self.kubelet.service.process().is_none_or(|process| process.pid != pid) {
             self.next_facts.get_or_insert(now);
@@ -210,12 +210,12 @@ impl Loop {
         }
     }
 
-    /// Starts what is due beside the loop.
+    /// Starts the work outside the loop that is due.
     fn start_work(&mut self, now: Uptime) {
         match self.kubelet.service.process() {
             Some(process) => {
                 self.probe(process, now);
-                self.look_at_connections(process.pid, now);
+                self.list_connections(process.pid, now);
                 self.read_facts(process.pid, now);
             }
             // Once the unit has been read, or cannot be.
@@ -239,20 +239,20 @@ impl Loop {
         self.inputs.lease_wanted.send_if_modified(|wanted| std::mem::replace(wanted, is_wanted) != is_wanted);
     }
 
-    /// Probes the kubelet, and looks at its process if the probe fails.
+    /// Probes the kubelet, and samples its process if the probe fails.
     fn probe(&mut self, id: ProcessId, began: Uptime) {
         let is_due = self.next_probe.is_some_and(|at| began >= at);
         let Some(prober) = self.prober.as_ref().filter(|_| is_due).cloned() else { return };
         self.next_probe = None;
         self.work.spawn(async move {
             let probe = prober.probe().await;
-            let mut looked = None;
+            let mut sampled = None;
             if probe != Probe::Healthy {
                 let address = Some(prober.address);
-                let look = move || sample(id, address).map(|sample| (sample, pressure::read()));
-                looked = blocking::run("sampling the kubelet", LOOK_TIMEOUT, look).await.ok().flatten();
+                let read = move || sample(id, address).map(|sample| (sample, pressure::read()));
+                sampled = blocking::run("sampling the kubelet", READ_TIMEOUT, read).await.ok().flatten();
             }
-            Done::Probed { pid: id.pid, began, probe, sample: looked }
+            Done::Probed { pid: id.pid, began, probe, sample: sampled }
         });
     }
 
@@ -265,21 +265,21 @@ impl Loop {
         }
     }
 
-    /// Looks at the connections of a kubelet that answers to the API server.
-    fn look_at_connections(&mut self, pid: i32, now: Uptime) {
-        if !self.kubelet.running.answers() || now < self.next_look {
+    /// Lists the connections to the API server of a kubelet that answers.
+    fn list_connections(&mut self, pid: i32, now: Uptime) {
+        if !self.kubelet.running.answers() || now < self.next_list {
             return;
         }
         let is_suspected = self.kubelet.running.stall.is_suspected();
-        self.next_look = now + if is_suspected { LOOK_EVERY_SUSPECTED } else { LOOK_EVERY };
+        self.next_list = now + if is_suspected { LIST_EVERY_SUSPECTED } else { LIST_EVERY };
         let addresses = self.prober.as_ref().map(|prober| prober.address).zip(self.common_server());
         self.work.spawn(async move {
             let list = move || {
                 let (healthz, server) = addresses?;
                 sockets::connections(pid, healthz, &server).ok()
             };
-            let looked = blocking::run("listing the kubelet's connections", LOOK_TIMEOUT, list).await;
-            Done::Seen(Observation::Connections(pid, looked.ok().flatten()))
+            let listed = blocking::run("listing the kubelet's connections", READ_TIMEOUT, list).await;
+            Done::Seen(Observation::Connections(pid, listed.ok().flatten()))
         });
     }
 
@@ -305,11 +305,11 @@ impl Loop {
         Some(server.at(now).min(wall()))
     }
 
-    /// Reports the present view; `false` when nobody takes reports.
+    /// Reports the present view; `false` when the channel of reports is closed.
     async fn report(&mut self, now: Uptime) -> bool {
         let (process, unit) = (self.kubelet.service.process(), &self.kubelet.service.unit);
         let watched = Watched {
-            // Until systemd has answered once, the unit has a description in place of its name.
+            // Until systemd has answered once, the unit has a description instead of its name.
             unit: (!unit.load_state.is_empty()).then(|| self.kubelet.service.name.clone()),
             pid: process.map(|process| process.pid),
             is_inactive: unit.active_state == "inactive",

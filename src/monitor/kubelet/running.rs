@@ -1,4 +1,4 @@
-//! A kubelet that runs: whether it answers, and if it does not, what else says that it does not work.
+//! A kubelet that runs: whether it answers, and if it does not, the second witness that it does not work.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ impl RunningKubelet {
                 self.has_answered = true;
                 self.failed = FailedProbes::default();
             }
-            // It says nothing of the kubelet.
+            // This does not depend on the kubelet.
             Probe::Impossible(_) => {}
             Probe::Refused | Probe::TimedOut | Probe::NoHttp | Probe::Status(_) => {
                 self.stall = Stall::default();
@@ -88,44 +88,44 @@ impl RunningKubelet {
         self.is_unprobed || self.last_probe == Some(Probe::Healthy)
     }
 
-    /// Whether what its configuration says of /healthz is known for good: it has answered there, or serves none.
+    /// Whether its /healthz is known for good: it has answered there, or serves none.
     pub(super) fn is_settled(&self) -> bool {
         self.is_unprobed || self.has_answered
     }
 
-    fn who(&self) -> String {
+    fn name(&self) -> String {
         format!("kubelet pid {}", self.id.pid)
     }
 
     /// What to report of a kubelet that answers.
     pub(super) fn answered_view(&self, now: Uptime) -> View {
-        let who = self.who();
+        let name = self.name();
         if self.is_unprobed {
-            return View::healthy(format!("{who} runs; its /healthz is turned off (healthzPort: 0)"));
+            return View::healthy(format!("{name} runs; its /healthz is disabled (healthzPort: 0)"));
         }
         if self.stall.is_certain(now) {
             let message = format!(
-                "{who} answers on /healthz, but it does not renew its Lease and the API server acknowledges nothing of what it sends; \
+                "{name} answers on /healthz but does not renew its Lease, and the API server does not acknowledge its packets; \
                  nodevigil reaches the API server"
             );
             return View::found(Reason::KubeletAPIConnectionStalled, message);
         }
-        View::healthy(format!("{who} answers on /healthz"))
+        View::healthy(format!("{name} answers on /healthz"))
     }
 
     /// What to report of a kubelet that does not answer; none before the third failed probe, and while it may be unkillable.
     pub(super) fn unanswered_view(&self, api_reached: Option<Uptime>, now: Uptime) -> Option<View> {
-        let (failed, who) = (&self.failed, self.who());
-        let silent = |why: String| Some(View::CannotTell(Finding::new(Reason::KubeletHealthzSilent, why)));
+        let (failed, name) = (&self.failed, self.name());
+        let silent = |why: String| Some(View::Unknown(Finding::new(Reason::KubeletHealthzSilent, why)));
         let what = match &self.last_probe {
             Some(Probe::Impossible(why)) => {
-                return silent(format!("{who} runs, but its /healthz cannot be probed: {why}"));
+                return silent(format!("{name} runs, but its /healthz cannot be probed: {why}"));
             }
             _ if failed.count < FAILURES_IN_A_ROW => return None,
-            Some(Probe::Refused) => format!("{who} refuses connections to its /healthz"),
-            Some(Probe::NoHttp) => format!("{who} accepts connections to its /healthz and does not speak HTTP"),
-            Some(Probe::Status(status)) => format!("{who} answers HTTP {status} on /healthz"),
-            _ => format!("{who} does not answer on /healthz"),
+            Some(Probe::Refused) => format!("{name} refuses connections to its /healthz"),
+            Some(Probe::NoHttp) => format!("{name} accepts connections to its /healthz and does not speak HTTP"),
+            Some(Probe::Status(status)) => format!("{name} answers HTTP {status} on /healthz"),
+            _ => format!("{name} does not answer on /healthz"),
         };
         let found = |reason, evidence: String| Some(View::found(reason, format!("{what}; {evidence}")));
         if let Some(evidence) = failed.samples.suspended_by() {
@@ -134,7 +134,7 @@ impl RunningKubelet {
         if failed.lease.is_renewed(now) {
             let evidence = match &self.last_probe {
                 Some(Probe::Status(_)) => "but it renews its Lease, so it works",
-                _ => "but it renews its Lease, so something such as a firewall keeps probes from it",
+                _ => "but it renews its Lease, so something such as a firewall blocks the probes",
             };
             return found(Reason::KubeletHealthzUnreachable, evidence.into());
         }
@@ -154,15 +154,15 @@ impl RunningKubelet {
                 return found(Reason::KubeletHung, evidence);
             }
         }
-        silent(format!("{what}; neither its process state, its listening socket nor its Lease says whether it works"))
+        silent(format!("{what}; neither its process state, its listening socket nor its Lease shows whether it works"))
     }
 
-    /// What confirms, besides the probes, that it does not work.
+    /// The second witness, in addition to the failed probes, that it does not work.
     fn hang_evidence(&self, now: Uptime) -> Option<String> {
         let failed = &self.failed;
         // What another program has at a port that the kubelet never answered at proves nothing.
         if self.has_answered && failed.accepts_nothing() {
-            return Some("connections wait at its port, and it accepts none".into());
+            return Some("it does not accept the connections that wait at its port".into());
         }
         let nobody_listens = failed.samples.last().is_some_and(|sample| sample.listener == Listener::Nobody);
         if self.has_answered && nobody_listens && self.last_probe == Some(Probe::Refused) {

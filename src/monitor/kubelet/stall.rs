@@ -6,29 +6,29 @@ use crate::{
     host::{api::LeaseFacts, sockets::Connection},
 };
 
-/// So many looks in a row must show that nothing gets through.
-const LOOKS: u32 = 3;
+/// How many lists in a row must show that no data gets through.
+const READINGS_IN_A_ROW: u32 = 3;
 /// Data that was sent again so often, which takes seconds, is not merely delayed by a lost packet.
 const RETRANSMITS: u8 = 3;
 
-/// What was seen since the first look in a row that showed a stuck connection and none that works.
+/// The lists in a row that showed a stuck connection and none that works.
 #[derive(Debug, Default)]
 pub(super) struct Stall {
-    looks: u32,
+    readings: u32,
     lease: LeaseReadings,
 }
 
 impl Stall {
-    /// Takes in a look at all connections of the kubelet to the API server; none if there could be none.
-    pub(super) fn looked(&mut self, connections: Option<&[Connection]>) {
+    /// Records all connections of the kubelet to the API server; none if they could not be listed.
+    pub(super) fn observe(&mut self, connections: Option<&[Connection]>) {
         let is_stuck = |connection: &Connection| {
             let waits = connection.unacknowledged_bytes > 0 && connection.retransmits >= RETRANSMITS;
             if connection.is_opening { connection.retransmits > 0 } else { waits }
         };
         match connections {
             Some(all) if all.iter().all(|one| one.is_opening || is_stuck(one)) => {
-                // Between two attempts to connect there is none, or one that is new: that says nothing.
-                self.looks += u32::from(all.iter().any(is_stuck));
+                // Between two attempts to connect there is none, or a new one: this decides nothing.
+                self.readings += u32::from(all.iter().any(is_stuck));
             }
             // Another one works, or it is not known.
             _ => *self = Self::default(),
@@ -44,13 +44,13 @@ impl Stall {
         }
     }
 
-    /// Whether the Lease is needed to tell.
+    /// Whether the Lease is needed to decide.
     pub(super) fn is_suspected(&self) -> bool {
-        self.looks > 0
+        self.readings > 0
     }
 
     /// Whether the kubelet does not get through to the API server, by its connections and by its Lease.
     pub(super) fn is_certain(&self, now: Uptime) -> bool {
-        self.looks >= LOOKS && self.lease.is_old(now)
+        self.readings >= READINGS_IN_A_ROW && self.lease.is_old(now)
     }
 }

@@ -1,4 +1,4 @@
-//! What is known of the kubelet, and what to report of it. Pure: the time is handed in.
+//! What is known of the kubelet, and what to report of it. Does no I/O and reads no clock: the caller passes the time.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use crate::{
     monitor::service::{Service, ended::Ended, follow::ServiceEvent, judgement::Judgement},
 };
 
-/// What can be seen of a kubelet.
+/// An observation of the kubelet.
 #[derive(Debug)]
 pub enum Observation {
-    /// What systemd, the kernel and the pidfd say.
+    /// An event of systemd, the kernel or the pidfd.
     Service(ServiceEvent),
-    /// A probe of the process of this pid; if it failed, with a look at the process.
+    /// A probe of the process with this pid; if it failed, with a sample of the process.
     Probed(i32, Probe, Option<(Sample, Pressure)>),
     /// The process of this pid serves no /healthz.
     NotProbed(i32),
@@ -64,7 +64,7 @@ impl Kubelet {
             Observation::Connections(pid, connections) => {
                 let is_reached = self.api_reached.is_some_and(|since| now >= since + API_NEEDED);
                 let connections = connections.filter(|_| is_reached);
-                self.of(pid, |running| running.stall.looked(connections.as_deref()));
+                self.of(pid, |running| running.stall.observe(connections.as_deref()));
             }
         }
         let id = self.service.process().unwrap_or_default();
@@ -100,12 +100,12 @@ impl Kubelet {
             Judgement::Runs => return self.running.unanswered_view(self.api_reached, now),
             Judgement::Stopped(why) => View::Excused(Finding::new(Reason::KubeletStoppedByOperator, why)),
             Judgement::Restarting(why) => View::Unchanged(Finding::new(Reason::KubeletStarting, why)),
-            Judgement::Starting(why) => View::CannotTell(Finding::new(Reason::KubeletStarting, why)),
+            Judgement::Starting(why) => View::Unknown(Finding::new(Reason::KubeletStarting, why)),
             Judgement::Ended(ended) => self.ended(ended, now),
             Judgement::UnitFailed(why) if self.is_start_limit_hit() => View::found(Reason::KubeletCrashLooping, why),
             Judgement::UnitFailed(why) => View::found(Reason::KubeletCrashed, why),
             Judgement::StoppedWithDependency(why) => View::found(Reason::KubeletStoppedWithDependency, why),
-            Judgement::NotFound(why) => View::CannotTell(Finding::new(Reason::KubeletNotFound, why)),
+            Judgement::NotFound(why) => View::Unknown(Finding::new(Reason::KubeletNotFound, why)),
             Judgement::Unexplained(why) => View::Unexplained(Finding::new(Reason::KubeletNotFound, why)),
         })
     }

@@ -1,4 +1,4 @@
-//! The sentences of the messages, with the numbers of the moment.
+//! The messages, with the present numbers.
 
 use crate::host::{memory::Reading, oom::OomKill, top::Consumer};
 

@@ -1,6 +1,6 @@
 //! The host's memory: whether it is about to be used up, and whether the host thrashes.
 //!
-//! This file waits and reads. What is seen goes into [`Memory`], which says what to report.
+//! This file waits and reads. [`Memory`] records the readings and decides what to report.
 
 mod message;
 pub mod recording;
@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// Watches until nobody takes reports.
+/// Monitors until the channel of reports is closed.
 pub async fn run(inputs: Inputs) {
     let kinds = [ConditionType::NodeMemoryHealthy, ConditionType::MemoryExhaustionImminent];
     let mut reporters = kinds.map(|kind| Reporter::new(kind, inputs.reports.clone()));
@@ -52,7 +52,7 @@ pub async fn run(inputs: Inputs) {
         }
         let views = match &error {
             None => memory.views(&largest),
-            Some(error) => cannot_tell(error),
+            Some(error) => unreadable(error),
         };
         for (reporter, view) in reporters.iter_mut().zip(views) {
             if !reporter.report(view, uptime()).await {
@@ -62,7 +62,7 @@ pub async fn run(inputs: Inputs) {
     }
 }
 
-fn cannot_tell(error: &str) -> [View; 2] {
-    let view = View::CannotTell(Finding::new(Reason::MonitorSilent, format!("the memory cannot be read: {error}")));
+fn unreadable(error: &str) -> [View; 2] {
+    let view = View::Unknown(Finding::new(Reason::MonitorSilent, format!("the memory cannot be read: {error}")));
     [view.clone(), view]
 }

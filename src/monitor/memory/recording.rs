@@ -1,6 +1,6 @@
 //! Replays a recording of a host's memory for `nodevigil replay`: JSON lines, first a header, then one sample a line.
 //!
-//! What a recording does not say is not known. Rates are those of the time since the line before.
+//! A value that a recording lacks is unknown. Rates are averages since the previous line.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ struct Sample {
     available_mib: Option<f64>,
     file_mib: Option<f64>,
     swap_free_mib: Option<f64>,
-    /// Pages that kswapd looked at; `scan_per_s` has those of direct reclaim in it.
+    /// Pages that kswapd scanned; `scan_per_s` has those of direct reclaim in it.
     pgscan_per_s: Option<f64>,
     scan_per_s: Option<f64>,
     /// Pages of files.
@@ -43,7 +43,7 @@ struct Sample {
     oom_scope: Option<String>,
 }
 
-/// What the monitor makes of a recording.
+/// The state of a replay.
 #[derive(Debug, Default)]
 pub struct Replayed {
     pub memory: Memory,
@@ -74,7 +74,7 @@ impl Replayed {
         Ok(Self { header: parse("a header", header)?, ..Self::default() })
     }
 
-    /// Takes in the next line. A sample that is not later than the one before, or at whose time the monitor would not read the memory,
+    /// Replays the next line. A sample that is not later than the one before, or at whose time the monitor would not read the memory,
     /// changes nothing.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! What the readings of the host's memory mean. Two rules, of which tests replay recordings of real hosts:
+//! Two rules that judge the readings of the host's memory. Tests replay recordings of real hosts:
 //!
 //! - **The memory runs out** when less than a quarter of it is available (and less than 8 GiB, free swap included), kswapd reclaims,
 //!   and at the pace of the last three seconds, and at that of the last ten, nothing is left within 20 seconds.
@@ -44,7 +44,7 @@ pub struct Memory {
     /// Those of the last minute, the newest last.
     readings: VecDeque<Reading>,
     runs_out: Option<RunsOut>,
-    /// What to say of a host that thrashes: since when is in the readings.
+    /// The message while the host thrashes. The readings have since when.
     thrashing: Option<String>,
 }
 
@@ -58,7 +58,7 @@ struct RunsOut {
     has_killed: bool,
 }
 
-/// How the host's memory is, in a word.
+/// The state of the host's memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
@@ -78,7 +78,7 @@ impl Memory {
         while self.readings.get(1).is_some_and(|second| reading.at.saturating_sub(second.at) >= REPORTED_AFTER) {
             self.readings.pop_front();
         }
-        self.look_ahead(&reading);
+        self.predict(&reading);
         let rate = self.refaulted_bytes_per_sec(&reading);
         self.thrashing = rate.map(|rate| self.thrashing.take().unwrap_or_else(|| message::thrashes(&reading, rate)));
     }
@@ -89,8 +89,8 @@ impl Memory {
         }
     }
 
-    /// The kernel OOM-killed a process for the host's memory. It says the same of the memory of a NUMA node, so little must have been
-    /// available.
+    /// The kernel OOM-killed a process because the host was out of memory. Its line is the same for the memory of a NUMA node, so little
+    /// memory must have been available.
     pub fn host_oom_killed(&mut self, message: String, at: Uptime) {
         let mut lately =
             self.readings.iter().rev().take_while(|reading| at.saturating_sub(reading.at) <= LITTLE_LATELY);
@@ -113,7 +113,7 @@ impl Memory {
         self.readings.back().is_some_and(|last| headroom(last) < 2 * little(last))
     }
 
-    /// How the memory is, and why it is said to be so.
+    /// The state of the memory, and the reason.
     pub fn state(&self) -> (State, String) {
         match (&self.runs_out, &self.thrashing) {
             (Some(RunsOut { has_killed: true, message, .. }), _) => (State::Oom, message.clone()),
@@ -145,7 +145,7 @@ impl Memory {
     }
 
     /// Decides whether the memory runs out.
-    fn look_ahead(&mut self, now: &Reading) {
+    fn predict(&mut self, now: &Reading) {
         let pace = self.bytes_per_sec_if_it_runs_out(now);
         self.runs_out = match (self.runs_out.take(), pace) {
             (Some(known), Some(_)) => Some(RunsOut { at: now.at, ..known }),

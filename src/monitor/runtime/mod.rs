@@ -1,6 +1,6 @@
 //! The container runtime: its answers over CRI, the process that listens, and its unit.
 //!
-//! This file waits and reads. What is seen goes into [`Runtime::observe`], and [`Runtime::view`] says what to report.
+//! This file waits and reads. [`Runtime`] records what was observed and decides what to report.
 
 mod state;
 #[cfg(test)]
@@ -27,7 +27,7 @@ use crate::{
     settings::RuntimeSettings,
 };
 
-/// Looking for its socket takes longer only if a disk does not answer.
+/// Finding its socket takes longer only if a disk does not answer.
 const FIND_TIMEOUT: Duration = Duration::from_secs(2);
 /// Sampling a process takes milliseconds, if a thread is free.
 const SAMPLE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -48,7 +48,7 @@ struct Probed {
     sample: Option<(Sample, Pressure)>,
 }
 
-/// Watches until nobody takes reports.
+/// Monitors until the channel of reports is closed.
 pub async fn run(mut inputs: Inputs) {
     let mut runtime = Runtime::new(inputs.settings.kubelet.start_grace_secs.duration());
     let mut follower = Follower::new(Vec::new(), &inputs);
@@ -74,7 +74,7 @@ pub async fn run(mut inputs: Inputs) {
                 prober = probed.prober;
                 let is_other = runtime.set_endpoint(probed.endpoint);
                 runtime.set_listener(probed.listener, probed.began);
-                // The unit of who listens is watched.
+                // The listener's unit is watched.
                 if runtime.choose_units(inputs.settings.runtime.unit.as_ref()) || is_other {
                     follower = Follower::new(runtime.units.clone(), &inputs);
                 }
@@ -99,7 +99,7 @@ pub async fn run(mut inputs: Inputs) {
     }
 }
 
-/// Looks for the socket and probes there; looks who listens, and at the process if it does not answer.
+/// Finds the socket, probes it and finds its listener; samples the process if it does not answer.
 async fn probe(
     settings: RuntimeSettings,
     kubelet: Option<KubeletFacts>,
@@ -113,7 +113,7 @@ async fn probe(
     // On a dead disk what is known still holds.
     let endpoint = blocking::run("finding the container runtime", FIND_TIMEOUT, find).await.unwrap_or(known);
     let Some(Endpoint { socket, .. }) = &endpoint else {
-        let why = "no kubelet says where its container runtime listens, and none of the usual sockets exists";
+        let why = "the container runtime's socket is not known: no kubelet configuration names it, and no default socket exists";
         let probe = Probe::Impossible(why.into());
         return Probed { began, endpoint, prober: None, probe, listener: None, sample: None };
     };
@@ -128,15 +128,15 @@ async fn probe(
     let process = listener.as_ref().map(|listener| listener.id).filter(|id| id.pid != 1).or(main_process);
     let sample = match process {
         Some(id) if probe == Probe::TimedOut => {
-            let look = move || sample(id, None).map(|sample| (sample, pressure::read()));
-            blocking::run("sampling the container runtime", SAMPLE_TIMEOUT, look).await.ok().flatten()
+            let read = move || sample(id, None).map(|sample| (sample, pressure::read()));
+            blocking::run("sampling the container runtime", SAMPLE_TIMEOUT, read).await.ok().flatten()
         }
         _ => None,
     };
     Probed { began, endpoint, prober: Some(prober), probe, listener, sample }
 }
 
-/// The message of the Node's condition `Ready`, if the kubelet says in it that the runtime is not ready.
+/// The message of the Node's condition `Ready`, if the kubelet reports in it that the runtime is not ready.
 fn kubelets_message(api: &ApiFacts) -> Option<String> {
     let Reach::Reached { .. } = api.reach else { return None };
     let ready = api.node.as_ref()?.condition("Ready").filter(|ready| ready.status == "False")?;

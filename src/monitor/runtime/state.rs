@@ -1,4 +1,4 @@
-//! What is known of the container runtime, and what to report of it. Pure: the time is handed in.
+//! What is known of the container runtime, and what to report of it. Does no I/O and reads no clock: the caller passes the time.
 
 use std::time::Duration;
 
@@ -21,15 +21,15 @@ use crate::{
 
 /// Time from the start of one probe to that of the next.
 const PROBE_EVERY: Duration = Duration::from_secs(30);
-/// The same of a runtime that does not answer, for a minute from its first failed probe, its start or its end on: more probes may tell
-/// why, or it is about to answer.
+/// The same for a runtime that does not answer, within a minute after its first failed probe, its start or its end: more probes may find
+/// the cause, or it is about to answer.
 const PROBE_EVERY_SILENT: Duration = Duration::from_secs(1);
 const SILENT_FOR: Duration = Duration::from_mins(1);
 
 /// A thread that has been in one uninterruptible wait for so long is stuck.
 const STUCK_FOR: Duration = Duration::from_secs(10);
 
-/// Who listens at the socket.
+/// The process that listens at the socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Listener {
     pub(super) id: ProcessId,
@@ -41,7 +41,7 @@ pub(super) struct Listener {
 #[derive(Debug, Default)]
 struct FailedProbes {
     count: u32,
-    /// Those since the last that found somebody who listens.
+    /// The failed probes since the last one that found a listener.
     without_listener: u32,
     /// What was seen of the process meanwhile.
     samples: Samples,
@@ -53,7 +53,7 @@ pub(super) struct Runtime {
     /// The units of which the first that is loaded is watched.
     pub(super) units: Vec<String>,
     pub(super) endpoint: Option<Endpoint>,
-    /// Who listened when a connection was made last, if one was made since the watched process ended.
+    /// The listener of the last connection since the watched process ended.
     listener: Option<Listener>,
     /// The last probe since the watched process ended, if one did.
     last_probe: Option<Probe>,
@@ -66,7 +66,7 @@ pub(super) struct Runtime {
     changed_at: Uptime,
     /// Whether the unit's main process was the one that listened when it last answered. The containerd of k3s is a child of it.
     main_process_listens: bool,
-    /// The message of the Node's condition `Ready`, if the kubelet says in it that the runtime is not ready.
+    /// The message of the Node's condition `Ready`, if the kubelet reports in it that the runtime is not ready.
     pub(super) kubelet_agrees: Option<String>,
 }
 
@@ -75,7 +75,7 @@ impl Runtime {
         Self { service: Service::new("the container runtime's unit", start_grace), ..Self::default() }
     }
 
-    /// Takes in which socket is probed; `true` if it is another one, of which nothing is known.
+    /// Sets the socket that is probed; `true` if it is another one, of which nothing is known.
     pub(super) fn set_endpoint(&mut self, endpoint: Option<Endpoint>) -> bool {
         let socket = |endpoint: &Option<Endpoint>| endpoint.as_ref().map(|endpoint| endpoint.socket.clone());
         let is_other = socket(&self.endpoint) != socket(&endpoint);
@@ -86,7 +86,7 @@ impl Runtime {
         is_other
     }
 
-    /// Takes in who listened at a probe that began then; none if that is not known.
+    /// Records the listener of a probe that began then; none if it is not known.
     pub(super) fn set_listener(&mut self, listener: Option<Listener>, began: Uptime) {
         if listener.is_some() && listener != self.listener && began >= self.ended_at {
             (self.listener, self.failed.samples) = (listener, Samples::default());
@@ -97,7 +97,7 @@ impl Runtime {
     pub(super) fn choose_units(&mut self, given: Option<&String>) -> bool {
         let of_listener = self.listener.as_ref().and_then(|listener| listener.unit.as_ref());
         let units = match given.or(of_listener) {
-            // As systemd names it, whichever alias it was looked for by.
+            // By systemd's name for the unit, not by an alias.
             Some(unit) if *unit == self.service.name => return false,
             Some(unit) => vec![unit.clone()],
             None if self.units.is_empty() => self.endpoint.as_ref().map(Endpoint::units).unwrap_or_default(),
@@ -116,13 +116,13 @@ impl Runtime {
         matches!(self.last_probe, Some(Probe::Ready { .. }))
     }
 
-    /// The process that answers, or does not: who listens, or of a socket unit's socket, where systemd does, the service's main process.
+    /// The process that is probed: the listener, or the service's main process if systemd listens for a socket unit.
     pub(super) fn process(&self) -> Option<ProcessId> {
         let listener = self.listener.as_ref().map(|listener| listener.id).filter(|id| id.pid != 1);
         listener.or(self.service.process())
     }
 
-    /// Whether somebody has listened since the watched process ended, or the unit's main process itself listens in each of its runs.
+    /// Whether a process has listened since the watched process ended, or the unit's main process itself listens in each run.
     fn is_served(&self) -> bool {
         self.listener.is_some() || self.main_process_listens
     }
@@ -148,9 +148,9 @@ impl Runtime {
         self.see_answer();
     }
 
-    /// Takes in a probe that began then, and if it was not answered, a look at the process that did not.
+    /// Records a probe that began then, and if it was not answered, a sample of the process.
     pub(super) fn probed(&mut self, began: Uptime, probe: Probe, sample: Option<(Sample, Pressure)>, now: Uptime) {
-        // An answer from before the end says nothing of what came after it.
+        // An answer from before the end does not apply to the next process.
         if began < self.ended_at {
             return;
         }
@@ -191,17 +191,17 @@ impl Runtime {
         }
         // Whether a process of the unit runs, or has ended while we watched.
         let is_known = self.service.running.is_some() || self.service.last_end.is_some();
-        let nobody = format!("nothing listens at {}", self.socket());
+        let unserved = format!("nothing listens at {}", self.socket());
         let is_guess = !self.is_served() && self.endpoint.as_ref().is_none_or(|endpoint| endpoint.is_guess);
-        // Where no process of the unit is known, that is said too.
-        let finding = |why: String| not_found(if is_known { why } else { format!("{nobody}, and {why}") });
+        // If no process of the unit is known, the message has that too.
+        let finding = |why: String| not_found(if is_known { why } else { format!("{unserved}, and {why}") });
         Some(match self.service.judge(self.has_answered, now) {
             Judgement::Stopped(why) => View::Excused(not_found(why)),
             Judgement::Restarting(why) => View::Unchanged(not_found(why)),
             Judgement::Runs => return self.unanswered(now),
             Judgement::Undecided if is_known => return None,
             _ if !is_known && self.last_probe != Some(Probe::NoListener) => return self.unanswered(now),
-            _ if self.units.is_empty() => View::CannotTell(not_found(nobody)),
+            _ if self.units.is_empty() => View::Unknown(not_found(unserved)),
             Judgement::Undecided => return None,
             _ if self.service.last_end.is_some() && !self.is_runtimes_end() => return self.outlived(now),
             Judgement::Ended(ended) => View::found(Reason::ContainerRuntimeDown, self.has_ended(ended)),
@@ -209,7 +209,7 @@ impl Runtime {
             Judgement::UnitFailed(why) if !is_known && is_guess => View::Unexplained(finding(why)),
             Judgement::UnitFailed(why) => View::found(Reason::ContainerRuntimeDown, why),
             Judgement::Starting(why) | Judgement::NotFound(why) | Judgement::StoppedWithDependency(why) => {
-                View::CannotTell(finding(why))
+                View::Unknown(finding(why))
             }
             Judgement::Unexplained(why) => View::Unexplained(finding(why)),
         })
@@ -232,7 +232,7 @@ impl Runtime {
         }
     }
 
-    /// Whether the end of the unit's main process is the runtime's end: it is the one that listens, or now nobody does.
+    /// Whether the end of the unit's main process is the runtime's end: it is the listener, or no process listens now.
     fn is_runtimes_end(&self) -> bool {
         self.main_process_listens || self.failed.without_listener >= FAILURES_IN_A_ROW
     }
@@ -252,13 +252,13 @@ impl Runtime {
         if self.failed.count < FAILURES_IN_A_ROW {
             return None;
         }
-        let (name, socket, samples) = (&self.service.name, self.socket(), &self.failed.samples);
-        let who = format!("the container runtime at {socket}{}", self.pid());
-        let unconfirmed = |why: String| Some(View::CannotTell(Finding::new(Reason::ContainerRuntimeUnconfirmed, why)));
+        let (unit, socket, samples) = (&self.service.name, self.socket(), &self.failed.samples);
+        let name = format!("the container runtime at {socket}{}", self.pid());
+        let unconfirmed = |why: String| Some(View::Unknown(Finding::new(Reason::ContainerRuntimeUnconfirmed, why)));
         match self.last_probe.as_ref()? {
             Probe::Ready { .. } => None,
             Probe::NoListener if self.service.unit.active_state == "activating" => {
-                Some(View::CannotTell(not_found(self.service.starting())))
+                Some(View::Unknown(not_found(self.service.starting())))
             }
             // Another unit may serve this socket later, and k3s starts its containerd only after it has reached a server. So one more
             // witness is needed.
@@ -266,31 +266,31 @@ impl Runtime {
                 if self.failed.without_listener >= FAILURES_IN_A_ROW
                     && (self.is_served() || self.kubelet_agrees.is_some()) =>
             {
-                let message = format!("{name} runs, but nothing listens at {socket}: see journalctl -u {name}");
+                let message = format!("{unit} runs, but nothing listens at {socket}: see journalctl -u {unit}");
                 Some(View::found(Reason::ContainerRuntimeDown, message))
             }
-            Probe::NoListener => unconfirmed(format!("{name} runs, and nothing listens at {socket}")),
-            Probe::Impossible(why) if self.endpoint.is_none() => Some(View::CannotTell(not_found(why))),
-            Probe::Impossible(why) => unconfirmed(format!("{who} cannot be asked: {why}")),
+            Probe::NoListener => unconfirmed(format!("{unit} runs, and nothing listens at {socket}")),
+            Probe::Impossible(why) if self.endpoint.is_none() => Some(View::Unknown(not_found(why))),
+            Probe::Impossible(why) => unconfirmed(format!("{name} cannot be probed: {why}")),
             Probe::NotReady(why) => match &self.kubelet_agrees {
                 Some(kubelet) => {
-                    let message = format!("{who} {why}; the kubelet says on the Node: {kubelet}");
+                    let message = format!("{name} {why}; the kubelet reports on the Node: {kubelet}");
                     Some(View::found(Reason::ContainerRuntimeNotReady, message))
                 }
-                None => unconfirmed(format!("{who} {why}; the kubelet does not say so on the Node")),
+                None => unconfirmed(format!("{name} {why}; the kubelet does not report this on the Node")),
             },
             Probe::TimedOut => {
                 let hung = |why: String| {
-                    Some(View::found(Reason::ContainerRuntimeHung, format!("{who} does not answer, and {why}")))
+                    Some(View::found(Reason::ContainerRuntimeHung, format!("{name} does not answer, and {why}")))
                 };
                 if let Some(why) = samples.suspended_by() {
                     hung(why)
                 } else if samples.is_starved(now) {
-                    unconfirmed(format!("{who} does not answer, but the host is too busy to run it"))
+                    unconfirmed(format!("{name} does not answer, but the host is too busy to run it"))
                 } else if let Some(tid) = samples.stuck_for(STUCK_FOR, now) {
                     hung(format!("its thread {tid} waits in the kernel (state D)"))
                 } else {
-                    unconfirmed(format!("{who} does not answer, and its process is neither stopped nor in state D"))
+                    unconfirmed(format!("{name} does not answer, and its process is neither stopped nor in state D"))
                 }
             }
         }

@@ -22,7 +22,7 @@ const LOOPS: [(usize, Duration); 2] = [(3, Duration::from_mins(5)), (5, Duration
 /// Why a process ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Cause {
-    /// systemd may be about to say.
+    /// systemd may be about to report it.
     #[default]
     Unconfirmed,
     /// A stop job.
@@ -35,7 +35,7 @@ pub enum Cause {
     Unknown,
 }
 
-/// A process of the unit, and what is needed to say how it ended.
+/// A process of the unit, and what is needed to find out how it ended.
 #[derive(Debug, Clone, Default)]
 pub struct Run {
     pub pid: i32,
@@ -55,9 +55,9 @@ pub struct Ended {
     pub run: Run,
     pub at: Uptime,
     pub cause: Cause,
-    /// How it ended, as systemd says.
+    /// How it ended, as systemd reports.
     pub how: Option<LastProcess>,
-    /// Who says that it was OOM-killed.
+    /// The evidence that it was OOM-killed.
     pub oom: Option<OomEvidence>,
     pub last_error: Option<String>,
     /// Whether systemd has waited to restart it, and since when the unit has been inactive after that.
@@ -67,7 +67,7 @@ pub struct Ended {
     pub dependency: Option<StoppedWith>,
 }
 
-/// What says that a process was OOM-killed.
+/// The evidence that a process was OOM-killed.
 #[derive(Debug)]
 pub enum OomEvidence {
     /// systemd's `Result=oom-kill`.
@@ -175,7 +175,7 @@ impl Ends {
         }
     }
 
-    /// The end at that time, if it was recorded, was somebody's will.
+    /// The end at that time was intended: removes it if it was recorded.
     pub fn forget(&mut self, at: Uptime) {
         self.0.retain(|(_, then)| *then != at);
     }

@@ -24,7 +24,7 @@ const OPEN_AGAIN_AFTER: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub enum ServiceEvent {
     Bus(BusEvent),
-    /// The unit's main process, which started then, was opened. What systemd says of its run is not known here.
+    /// The unit's main process, which started then, was opened. systemd's properties of its run are not known here.
     Opened(ProcessId, Run, Uptime),
     /// The unit's main process cannot be watched, and why.
     Unwatchable(String),
@@ -64,7 +64,7 @@ impl Follower {
                 None => std::future::pending().await,
             }
         };
-        // In this order: what systemd has said counts before the end that it explains.
+        // In this order: systemd's events before the end that they explain.
         tokio::select! {
             biased;
             Some(event) = self.bus.recv() => ServiceEvent::Bus(event),
@@ -91,7 +91,7 @@ impl Follower {
             }
             Err(error) => {
                 self.unopened = Some((pid, now + OPEN_AGAIN_AFTER));
-                // It has ended, and systemd is about to say how, unless it says the same the next time.
+                // It has ended, and systemd is about to report how, unless the next attempt has the same result.
                 let is_about_to_end = error.kind() == io::ErrorKind::NotFound && again_at.is_none();
                 (!is_about_to_end).then(|| ServiceEvent::Unwatchable(error.to_string()))
             }

@@ -1,4 +1,4 @@
-//! The job of a unit: who wants its process to end.
+//! The job of a unit: why its process is to end.
 
 use std::time::Duration;
 
@@ -84,7 +84,7 @@ impl Jobs {
         self.open.as_ref().is_some_and(|job| kinds.contains(&job.kind))
     }
 
-    /// Why a process ends that ends now, if the job says so.
+    /// Why a process ends that ends now, if the job explains it.
     pub fn cause(&self) -> Option<Cause> {
         match self.open.as_ref()? {
             Job { kind: JobKind::Stop, .. } => Some(Cause::Stopped),

@@ -1,5 +1,5 @@
-//! What becomes of a service that does not answer, by its process, its unit and its jobs alone. The monitors of the kubelet and of the
-//! container runtime map it to their reasons.
+//! The state of a service that does not answer, judged by its process, its unit and its jobs alone. The monitors of the kubelet and of
+//! the container runtime map it to their reasons.
 
 use super::{
     Bus, DEPENDENCY_WAIT, Running, Service,
@@ -9,16 +9,16 @@ use crate::{condition::Uptime, host::systemd::JobKind};
 
 #[derive(Debug)]
 pub enum Judgement<'a> {
-    /// It is about to be known, or nobody has looked yet.
+    /// It is about to be known, or nothing has been observed yet.
     Undecided,
     /// Its process runs, and has had the time of a start.
     Runs,
-    /// Somebody has stopped it.
+    /// A stop job has stopped it.
     Stopped(String),
     /// It is starting after a planned restart, or was when the agent started: what is shown stays.
     Restarting(String),
     Starting(String),
-    /// It ended by itself.
+    /// It ended without a job.
     Ended(&'a Ended),
     /// The unit has failed, and no end of a process was seen, as in its `ExecStartPre=`.
     UnitFailed(String),
@@ -83,7 +83,7 @@ impl Service {
                     return Judgement::Starting(self.starting());
                 }
                 let (pid, name) = (ended.run.pid, &self.name);
-                let why = format!("pid {pid} of {name} has ended, and why is not known: see journalctl -u {name}");
+                let why = format!("pid {pid} of {name} has ended for an unknown reason: see journalctl -u {name}");
                 Judgement::Unexplained(why)
             }
         }
@@ -109,7 +109,7 @@ impl Service {
                 Judgement::NotFound(format!("{name} has not been started since boot"))
             }
             (_, state) => Judgement::Unexplained(format!(
-                "{name} is {state}; it ended while nodevigil did not watch, so why is not known: see journalctl -u {name}"
+                "{name} is {state}; it ended while nodevigil was not running: see journalctl -u {name}"
             )),
         }
     }
@@ -119,12 +119,12 @@ impl Service {
     }
 
     fn unit_failed(&self) -> Judgement<'static> {
-        Judgement::UnitFailed(format!("{} has failed (Result={}), and does not run", self.name, self.unit.result))
+        Judgement::UnitFailed(format!("{} has failed (Result={}) and does not run", self.name, self.unit.result))
     }
 
     fn stopped(&self) -> Judgement<'static> {
         let name = &self.name;
-        Judgement::Stopped(format!("{name} was stopped by a stop job: systemctl stop, a shutdown or a package"))
+        Judgement::Stopped(format!("{name} was stopped by a stop job: systemctl stop, a shutdown or a package manager"))
     }
 
     fn stopped_with(&self, StoppedWith { unit, settled_since }: &StoppedWith, now: Uptime) -> Judgement<'static> {
@@ -139,6 +139,6 @@ impl Service {
 
     /// A sentence for a unit that is starting.
     pub fn starting(&self) -> String {
-        format!("{} is starting ({}), and does not answer yet", self.name, self.unit.sub_state)
+        format!("{} is starting ({}) and does not answer yet", self.name, self.unit.sub_state)
     }
 }

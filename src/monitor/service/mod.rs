@@ -1,6 +1,6 @@
-//! A service that systemd runs, and its main process: who ended it and how. Pure: the time is handed in.
+//! A service that systemd runs, and its main process: why and how it ended. Does no I/O and reads no clock: the caller passes the time.
 //!
-//! The monitors of the kubelet and of the container runtime share it. What they know of answers and of probes is theirs.
+//! The monitors of the kubelet and of the container runtime share it. Probes and their answers are theirs.
 
 pub mod ended;
 pub mod follow;
@@ -36,9 +36,9 @@ const ACCOUNT_WAIT_IN_DOUBT: Duration = Duration::from_secs(1);
 const FOREIGN_LASTS: Duration = Duration::from_secs(10);
 /// An OOM kill is about an end that is no farther away than this.
 const OOM_NEAR: Duration = Duration::from_secs(10);
-/// After the service with which it was stopped is back or has failed, somebody may still start it for so long.
+/// After the service with which it was stopped is back or has failed, an administrator or another unit may still start it for so long.
 const DEPENDENCY_WAIT: Duration = Duration::from_mins(2);
-/// A unit that stays inactive for this long in place of being restarted was stopped.
+/// A unit that stays inactive for this long instead of being restarted was stopped.
 const INACTIVE_WAIT: Duration = Duration::from_secs(1);
 /// OOM kills that are remembered: the kernel may kill several processes at once.
 const MAX_OOM_KILLS: usize = 8;
@@ -81,7 +81,7 @@ pub struct Service {
     unwatchable: Option<String>,
     jobs: Jobs,
     foreign_at: Option<Uptime>,
-    /// The last OOM kills, whoever was killed.
+    /// The last OOM kills of any process.
     oom_kills: VecDeque<(OomKill, Uptime)>,
 }
 
@@ -102,7 +102,7 @@ impl Service {
         Some(self.unit.main_pid).filter(|pid| *pid != 0 && Some(*pid) != known)
     }
 
-    /// Whether the process runs and has a stop job that somebody asked for.
+    /// Whether the process runs and has a stop job that was not caused by a failed dependency.
     pub fn is_being_stopped(&self) -> bool {
         self.jobs.has(&[JobKind::Stop]) && self.jobs.stopped_with.is_none() && self.running.is_some()
     }
@@ -153,7 +153,7 @@ impl Service {
         self.notice_late_stop(now);
         match &self.last_end {
             Some(Ended { cause: Cause::Itself, run, at, .. }) => self.ends.record(&run.invocation, *at),
-            // It may have turned out to be somebody's will.
+            // A later event may have shown that the end was intended.
             Some(Ended { at, .. }) => self.ends.forget(*at),
             None => {}
         }
@@ -193,7 +193,7 @@ impl Service {
             return;
         }
         if kind == JobKind::Stop {
-            // A service that was stopped by a job has ended with success, and whoever stopped it wanted this one stopped too.
+            // A service that was stopped by a job has ended with success: its stop intended to stop this one too.
             let has_failed =
                 |dependency: &&Dependency| dependency.result != "success" && dependency.active_state != "active";
             self.jobs.stopped_with = dependencies.iter().find(has_failed).map(|dependency| dependency.unit.clone());
@@ -247,7 +247,7 @@ impl Service {
         self.is_seen |= self.unit.main_pid == 0;
     }
 
-    /// systemd says how the process ended whose end we have seen.
+    /// Records systemd's account of an end that was observed.
     fn set_how_it_ended(&mut self) {
         let Some(ended) = &mut self.last_end else { return };
         let result = self.unit.result.as_str();
@@ -302,7 +302,7 @@ impl Service {
             // This task did not run for a while, and systemd's signals were handled before the pidfd.
             self.exited(former.pid, now);
         }
-        // Restart= has started the next one, so nobody had asked for the end.
+        // Restart= has started the next one, so the end was not requested.
         if let Some(ended) = &mut self.last_end
             && matches!(ended.cause, Cause::Unconfirmed | Cause::Unknown | Cause::Restarted)
             && self.unit.restarts > ended.run.restarts
@@ -357,7 +357,7 @@ impl Service {
         }
     }
 
-    /// When an end is taken for the process's own, if systemd does not say how it came before that.
+    /// When an end counts as the process's own, unless systemd reports its cause before.
     fn account_deadline(&self, ended: &Ended) -> Uptime {
         let is_among_foreign = self.foreign_at.is_some_and(|at| ended.at < at + FOREIGN_LASTS);
         let is_in_doubt = self.jobs.is_unread() || is_among_foreign;
@@ -374,7 +374,7 @@ impl Service {
             return;
         }
         let has_failed = ended.how.is_some() && result != "success";
-        // systemd signals a job before the end that it causes. Without one, and if systemd was not stopping the unit, it ended by itself.
+        // systemd signals a job before the end that it causes. Without one, and if systemd was not stopping the unit, it ended without one.
         let is_explained = ended.was_stopped(result) || is_unread || (self.jobs.ended_unread(ended.at) && !has_failed);
         let is_recorded = matches!(ended.oom, Some(OomEvidence::Record(_)));
         let is_itself = is_recorded || (is_connected && !is_explained);

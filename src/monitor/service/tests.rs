@@ -73,7 +73,7 @@ pub fn reports(view: Option<View>, kind: ConditionType, status: Status, reason: 
             Some(finding) => (finding.reason, finding.message),
             None => (Reason::healthy(kind), healthy),
         },
-        View::CannotTell(finding) | View::Excused(finding) => (finding.reason, finding.message),
+        View::Unknown(finding) | View::Excused(finding) => (finding.reason, finding.message),
         other => panic!("{other:?}"),
     };
     assert_eq!((found, found.spec().status), (reason, status), "{message}");
@@ -150,11 +150,11 @@ impl Story {
 }
 
 #[test]
-fn a_killed_process_has_ended_by_itself_until_another_one_answers() {
+fn a_killed_process_has_crashed_until_another_one_answers() {
     let mut story = Story::healthy();
     story.see(ServiceEvent::Exited(812));
     story.is("undecided");
-    assert_eq!(story.service.deadline(story.now), Some(story.now + ms(50)), "systemd may be about to say why");
+    assert_eq!(story.service.deadline(story.now), Some(story.now + ms(50)), "systemd may be about to report why");
     story.see(changed(unit("activating", 0, SIGKILL, "signal")));
     story.is(KILLED);
     story.all(job(JobKind::Restart)); // systemd's own, by Restart=
@@ -167,7 +167,7 @@ fn a_killed_process_has_ended_by_itself_until_another_one_answers() {
 }
 
 #[test]
-fn an_end_counts_after_three_milliseconds_even_if_systemd_has_not_said_how_it_came() {
+fn an_end_counts_after_fifty_milliseconds_even_if_systemd_has_not_reported_its_cause() {
     let mut story = Story::healthy();
     story.see(ServiceEvent::Exited(812));
     story.wait(ms(50));
@@ -211,7 +211,7 @@ fn a_stop_job_excuses_the_end_however_late_it_is_read() {
 }
 
 #[test]
-fn a_stop_job_that_is_over_before_its_kind_is_read_makes_no_end_by_itself() {
+fn a_stop_job_that_is_over_before_its_kind_is_read_is_no_crash() {
     let end_with = |state: UnitState| {
         let [queued, _] = job(JobKind::Stop);
         let mut story = Story::healthy();
@@ -221,7 +221,7 @@ fn a_stop_job_that_is_over_before_its_kind_is_read_makes_no_end_by_itself() {
     end_with(unit("inactive", 0, exited(812, 0), "success")).is("unexplained");
     end_with(unit("failed", 0, SIGKILL, "signal")).is(KILLED);
 
-    // systemd was stopping it, so it did not end by itself, whatever its exit code.
+    // systemd was stopping it, so this is no crash, whatever its exit code.
     let mut stopping = Story::healthy();
     stopping.see(changed(UnitState { sub_state: "stop-sigterm".into(), ..running(812) }));
     stopping.see(ServiceEvent::Exited(812));
@@ -255,7 +255,7 @@ fn a_stop_while_systemd_waits_to_restart_it_is_a_stop() {
     story.wait(Duration::from_secs(1));
     story.is("stopped");
     assert_eq!(story.service.ends.loop_at(story.now), None);
-    // A later start that fails before there is a process is nobody's will.
+    // A later start that fails before there is a process is not intended.
     let state = unit("failed", 0, SIGKILL, "exit-code");
     story.see(changed(UnitState { invocation: "another run".into(), ..state }));
     story.is(KILLED);

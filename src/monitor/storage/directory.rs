@@ -1,4 +1,4 @@
-//! A directory of the kubelet or the container runtime, and what is known of its file system. Pure: the time is handed in.
+//! A directory of the kubelet or the container runtime, and what is known of its file system. Does no I/O and reads no clock: the caller passes the time.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -98,7 +98,7 @@ impl Directory {
         Self { real_path: path.clone(), path, owner, ..Self::default() }
     }
 
-    /// Takes in the mount that it lies on now. On another file system nothing is known, and a probe that still runs says nothing of it.
+    /// Records the mount that it is on now. If that is another file system, nothing is known of it, and a probe that still runs does not apply.
     pub fn mounted(&mut self, mount: Option<Mount>) {
         let device = |mount: &Option<Mount>| mount.as_ref().map(|mount| mount.device.clone());
         if device(&mount) != device(&self.mount) {
@@ -115,7 +115,7 @@ impl Directory {
         self.running = Some(Running { failed_at: now, ..Running::default() });
     }
 
-    /// Whether the probe has run for so long that it is to be looked at.
+    /// Whether the probe has run for too long.
     pub fn is_overdue(&self, now: Uptime) -> bool {
         self.running.as_ref().is_some_and(|running| now >= running.failed_at + PROBE_LIMIT)
     }
@@ -124,10 +124,11 @@ impl Directory {
     pub fn overdue(&mut self, wait: Option<Wait>, now: Uptime) {
         let Some(running) = &mut self.running else { return };
         if running.is_of_other_mount {
-            return self.impossible("the probe of what was mounted there before has not ended".into(), now);
+            return self
+                .impossible("the probe of the file system that was mounted there before has not ended".into(), now);
         }
         let Some(wait) = wait else {
-            return self.impossible("the probe was started and does not get to run".into(), now);
+            return self.impossible("the process of the probe was started but does not run".into(), now);
         };
         running.same_wait = if running.wait == Some(wait) { running.same_wait + 1 } else { 1 };
         (running.failed_at, running.wait) = (now, Some(wait));
@@ -163,7 +164,7 @@ impl Directory {
                     Errno::IO | Errno::NXIO | Errno::NODEV | Errno::REMOTEIO | Errno::UCLEAN | Errno::BADMSG => {
                         LastProbe::IoError(error)
                     }
-                    // Such as EACCES: it says nothing of the disk.
+                    // Such as EACCES, which does not depend on the disk.
                     _ => return self.impossible(error, now),
                 }
             }
@@ -176,7 +177,7 @@ impl Directory {
         self.last = LastProbe::Impossible(why, since);
     }
 
-    /// What to report of it; none while it was not probed. `kubelet_runs` says whether a kubelet runs, which cannot work on a read-only
+    /// What to report of it; none while it was not probed. `kubelet_runs`: whether a kubelet runs, which cannot work on a read-only
     /// file system.
     pub fn view(&self, kubelet_runs: bool, now: Uptime) -> Option<View> {
         let name = self.name();
@@ -190,7 +191,9 @@ impl Directory {
                 return Some(found(Reason::FilesystemReadOnly, "is mounted read-only"));
             }
             Some(Writable::ReadOnlyMount) => {
-                return Some(View::healthy(format!("{name} has been read-only since it was first seen")));
+                return Some(View::healthy(format!(
+                    "{name} was already read-only when nodevigil first read its mount"
+                )));
             }
             Some(Writable::Yes) | None => {}
         }
@@ -208,7 +211,7 @@ impl Directory {
             LastProbe::Full(what) => unclear(format!("{name} has no {what} left")),
             LastProbe::Waiting => self.waiting(self.running.as_ref()?)?,
             LastProbe::Impossible(why, since) if now >= *since + PATIENCE => {
-                cannot_tell(format!("{name} cannot be probed: {why}"))
+                probe_failed(format!("{name} cannot be probed: {why}"))
             }
             LastProbe::Impossible(why, _) => unclear(format!("{name} cannot be probed: {why}")),
         })
@@ -221,7 +224,7 @@ impl Directory {
             return Some(unclear(text));
         }
         let Some(requests) = wait.requests else {
-            return Some(cannot_tell(format!("{text}; it has no disk whose requests could be counted")));
+            return Some(probe_failed(format!("{text}; it has no disk whose requests could be counted")));
         };
         Some(if running.same_wait < FAILED_PROBES {
             let message = format!("{text}, but the write or other requests make progress");
@@ -229,7 +232,9 @@ impl Directory {
         } else if requests.is_any_in_progress {
             View::found(Reason::StorageHung, format!("{text}, and its disk completes no request"))
         } else {
-            cannot_tell(format!("{text}, but its disk has no request to complete, as while it is frozen (fsfreeze)"))
+            probe_failed(format!(
+                "{text}, but its disk has no request in progress, as while a file system is frozen (fsfreeze)"
+            ))
         })
     }
 
@@ -249,6 +254,6 @@ fn unclear(message: String) -> View {
     View::Unchanged(Finding::new(Reason::StorageProbeFailed, message))
 }
 
-pub(super) fn cannot_tell(message: String) -> View {
-    View::CannotTell(Finding::new(Reason::StorageProbeFailed, message))
+pub(super) fn probe_failed(message: String) -> View {
+    View::Unknown(Finding::new(Reason::StorageProbeFailed, message))
 }

@@ -1,6 +1,6 @@
 //! The file systems of the kubelet and the container runtime: read-only, full, failing or hanging.
 //!
-//! This file waits and reads. What is seen goes into [`Storage`], whose view is reported.
+//! This file waits and reads. [`Storage`] records what was observed and decides what to report.
 
 mod directory;
 mod state;
@@ -30,45 +30,45 @@ use crate::{
 const FACTS_WAIT: Duration = Duration::from_secs(2);
 
 /// The table of mounts, whether it is the kubelet's, and what the overdue probes wait for.
-struct Looked {
+struct Reading {
     table: Result<String, String>,
     kubelet_runs: bool,
     overdue: Vec<(PathBuf, Option<Wait>)>,
 }
 
-/// Watches until nobody takes reports.
+/// Monitors until the channel of reports is closed.
 pub async fn run(inputs: Inputs) {
     // So that the first report is not of directories that this kubelet does not use.
     let mut kubelet = inputs.kubelet.subscribe();
     timeout(FACTS_WAIT, kubelet.wait_for(Option::is_some)).await.ok();
     let mut storage = Storage::new(&inputs.settings.storage.runtime_paths, uptime());
     let mut reporter = Reporter::new(ConditionType::NodeStorageHealthy, inputs.reports);
-    // Looks and probes run beside the loop: a dead disk must not stop reports.
-    let (mut looks, mut probes) = (JoinSet::new(), JoinSet::<(PathBuf, _)>::new());
+    // Readings and probes run outside the loop: a dead disk must not stop reports.
+    let (mut readings, mut probes) = (JoinSet::new(), JoinSet::<(PathBuf, _)>::new());
     // How far the probes have come.
     let mut progress = BTreeMap::<PathBuf, watch::Receiver<Progress>>::new();
     loop {
-        let due = storage.next_look.min(reporter.due_at(uptime()));
+        let due = storage.next_reading.min(reporter.due_at(uptime()));
         tokio::select! {
-            Some(Ok(Looked { table, kubelet_runs, overdue })) = looks.join_next() => {
-                storage.looked(table.as_deref().map_err(String::as_str), kubelet_runs, overdue, uptime());
+            Some(Ok(Reading { table, kubelet_runs, overdue })) = readings.join_next() => {
+                storage.observe(table.as_deref().map_err(String::as_str), kubelet_runs, overdue, uptime());
             }
             Some(Ok((path, probe))) = probes.join_next() => {
                 progress.remove(&path);
                 storage.ended(&path, probe, uptime());
             }
             Ok(()) = kubelet.changed() => {}
-            () = sleep(due.saturating_sub(uptime())), if looks.is_empty() => {}
+            () = sleep(due.saturating_sub(uptime())), if readings.is_empty() => {}
         }
         let now = uptime();
         let root_dir = kubelet.borrow().as_ref().and_then(|facts| facts.root_dir.clone());
         storage.set_root_dir(root_dir.as_deref());
-        if now >= storage.next_look && looks.is_empty() {
+        if now >= storage.next_reading && readings.is_empty() {
             let pid = inputs.watched.borrow().pid;
             let progress = |path: &PathBuf| progress.get(path).map(|progress| *progress.borrow());
             let overdue = storage.overdue(now).into_iter();
             let overdue = overdue.filter_map(|(path, mount)| Some((progress(&path)?, path, mount))).collect();
-            looks.spawn_blocking(move || look(pid, overdue));
+            readings.spawn_blocking(move || read(pid, overdue));
         }
         while let Some(path) = storage.start(now) {
             let (sender, receiver) = watch::channel(Progress::default());
@@ -78,15 +78,15 @@ pub async fn run(inputs: Inputs) {
                 (path, probe)
             });
         }
-        // A look takes a moment. While one does not end, nothing is known, and silence says so.
-        if looks.is_empty() && !reporter.report(storage.view(now), now).await {
+        // A reading takes a moment. While one hangs, nothing is reported, and the engine reports `MonitorSilent`.
+        if readings.is_empty() && !reporter.report(storage.view(now), now).await {
             return;
         }
     }
 }
 
-/// Reads the mounts as the kubelet sees them, because in the agent's own sandbox all are read-only, and looks at overdue probes.
-fn look(kubelet: Option<i32>, overdue: Vec<(Progress, PathBuf, Option<Mount>)>) -> Looked {
+/// Reads the kubelet's mounts, because in the agent's own sandbox all are read-only, and the state of overdue probes.
+fn read(kubelet: Option<i32>, overdue: Vec<(Progress, PathBuf, Option<Mount>)>) -> Reading {
     let kubelets = kubelet.and_then(|pid| mounts::read(pid).ok());
     let kubelet_runs = kubelets.is_some();
     let wait = |progress: Progress, mount: Option<Mount>| {
@@ -94,5 +94,5 @@ fn look(kubelet: Option<i32>, overdue: Vec<(Progress, PathBuf, Option<Mount>)>) 
         Some(Wait { step, switches, requests: mount.as_ref().and_then(disk::requests) })
     };
     let overdue = overdue.into_iter().map(|(progress, path, mount)| (path, wait(progress, mount))).collect();
-    Looked { table: kubelets.map_or_else(|| mounts::read(1), Ok), kubelet_runs, overdue }
+    Reading { table: kubelets.map_or_else(|| mounts::read(1), Ok), kubelet_runs, overdue }
 }

@@ -1,11 +1,11 @@
-//! What is known of the storage, from what was observed. Pure: the time is handed in.
+//! What is known of the storage, from what was observed. Does no I/O and reads no clock: the caller passes the time.
 
 use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use super::directory::{Directory, LastProbe, Owner, PROBE_LIMIT, Wait, cannot_tell};
+use super::directory::{Directory, LastProbe, Owner, PROBE_LIMIT, Wait, probe_failed};
 use crate::{
     condition::{ConditionType, Uptime, View},
     host::{
@@ -15,12 +15,12 @@ use crate::{
     },
 };
 
-/// Time between the starts of two probes of a healthy file system, and between two looks at the mounts. Each probe starts a child.
+/// Time between the starts of two probes of a healthy file system, and between two readings of the mounts. Each probe starts a child.
 const PROBE_EVERY: Duration = Duration::from_mins(1);
 /// The same when something may be wrong.
 const PROBE_SOON: Duration = Duration::from_secs(5);
 /// The same of a directory that does not exist, or whose file system is probed for another one.
-const LOOK_FOR_EVERY: Duration = Duration::from_mins(10);
+const SEARCH_EVERY: Duration = Duration::from_mins(10);
 /// Where a kubelet without --root-dir keeps its files: of kubeadm and most distributions, `MicroK8s`, k0s.
 const KUBELET_DIRECTORIES: [&str; 3] =
     ["/var/lib/kubelet", "/var/snap/microk8s/common/var/lib/kubelet", "/var/lib/k0s/kubelet"];
@@ -32,14 +32,14 @@ pub(super) struct Storage {
     /// Where a container runtime may keep its files.
     runtime_paths: Vec<PathBuf>,
     kubelet_runs: bool,
-    /// When the mounts are to be read and the probes looked at.
-    pub next_look: Uptime,
+    /// When the mounts and the state of the probes are read.
+    pub next_reading: Uptime,
 }
 
 impl Storage {
     pub fn new(runtime_paths: &[PathBuf], now: Uptime) -> Self {
         let runtime_paths = runtime_paths.to_vec();
-        let mut storage = Self { directories: Vec::new(), runtime_paths, kubelet_runs: false, next_look: now };
+        let mut storage = Self { directories: Vec::new(), runtime_paths, kubelet_runs: false, next_reading: now };
         storage.set_root_dir(None);
         storage
     }
@@ -67,7 +67,7 @@ impl Storage {
     }
 
     /// Takes in the kubelet's table of mounts, or that of PID 1 while no kubelet runs, and what the overdue probes wait for.
-    pub fn looked(
+    pub fn observe(
         &mut self,
         table: Result<&str, &str>,
         kubelet_runs: bool,
@@ -89,10 +89,10 @@ impl Storage {
             let is_distinct = self.is_distinct(index);
             let directory = &mut self.directories[index];
             let is_due =
-                directory.last == LastProbe::NotProbed || is_distinct || now >= directory.probed_at + LOOK_FOR_EVERY;
+                directory.last == LastProbe::NotProbed || is_distinct || now >= directory.probed_at + SEARCH_EVERY;
             directory.is_wanted |= is_due && table.is_ok();
         }
-        self.next_look = if self.is_calm(now) { next_multiple(now, PROBE_EVERY) } else { now + PROBE_SOON };
+        self.next_reading = if self.is_calm(now) { next_multiple(now, PROBE_EVERY) } else { now + PROBE_SOON };
     }
 
     /// Whether all is healthy and no probe is under way.
@@ -114,7 +114,7 @@ impl Storage {
         let directory = self.directories.iter_mut().find(is_due)?;
         directory.started(now);
         let path = directory.path.clone();
-        self.next_look = self.next_look.min(now + PROBE_LIMIT);
+        self.next_reading = self.next_reading.min(now + PROBE_LIMIT);
         Some(path)
     }
 
@@ -122,8 +122,8 @@ impl Storage {
         if let Some(directory) = self.directories.iter_mut().find(|directory| directory.path == path) {
             directory.ended(probe, now);
         }
-        let soon = self.next_look.min(now + PROBE_SOON);
-        self.next_look = if self.is_calm(now) { next_multiple(now, PROBE_EVERY) } else { soon };
+        let soon = self.next_reading.min(now + PROBE_SOON);
+        self.next_reading = if self.is_calm(now) { next_multiple(now, PROBE_EVERY) } else { soon };
     }
 
     /// What to report now; none while nothing is known yet.
@@ -135,7 +135,7 @@ impl Storage {
                 None => is_complete = false,
                 Some(View::Seen { healthy: text, findings: found }) if found.is_empty() => healthy.push(text),
                 Some(View::Seen { findings: found, .. }) => findings.extend(found),
-                Some(view @ View::CannotTell(_)) => unknown = unknown.or(Some(view)),
+                Some(view @ View::Unknown(_)) => unknown = unknown.or(Some(view)),
                 Some(view) => unclear = unclear.or(Some(view)),
             }
         }
@@ -152,7 +152,7 @@ impl Storage {
             return None;
         }
         if healthy.is_empty() && findings.is_empty() {
-            return Some(cannot_tell("there is no directory of a kubelet or a container runtime".into()));
+            return Some(probe_failed("no directory of a kubelet or a container runtime exists".into()));
         }
         let is_runtimes =
             |directory: &Directory| directory.owner == Owner::ContainerRuntime && directory.last != LastProbe::Absent;

@@ -60,11 +60,11 @@ impl Story {
         story
     }
 
-    /// Time passes until the next look at the mounts and the overdue probes; returns the directories whose probe is then started.
-    fn look(&mut self, wait: Option<Wait>) -> Vec<PathBuf> {
-        self.now = self.now.max(self.storage.next_look);
+    /// Time passes until the mounts and the overdue probes are read again; returns the directories whose probe is then started.
+    fn read(&mut self, wait: Option<Wait>) -> Vec<PathBuf> {
+        self.now = self.now.max(self.storage.next_reading);
         let overdue = self.storage.overdue(self.now).into_iter().map(|(path, _)| (path, wait)).collect();
-        self.storage.looked(Ok(&self.table), self.kubelet_runs, overdue, self.now);
+        self.storage.observe(Ok(&self.table), self.kubelet_runs, overdue, self.now);
         self.start()
     }
 
@@ -78,7 +78,7 @@ impl Story {
     }
 
     fn round_with(&mut self, of_kubelet: &Result<Probe, String>) -> Vec<PathBuf> {
-        let (mut started, mut probed) = (self.look(None), Vec::new());
+        let (mut started, mut probed) = (self.read(None), Vec::new());
         while let Some(path) = started.pop() {
             let result = match path.to_str() {
                 Some(KUBELET) => of_kubelet.clone(),
@@ -96,12 +96,12 @@ impl Story {
     /// Looks until so many seconds have passed; the probe of the kubelet's directory does not end.
     fn hang(&mut self, secs: u64, mut wait: impl FnMut(u64) -> Option<Wait>) {
         let until = self.now + Duration::from_secs(secs);
-        for look in 0.. {
+        for index in 0.. {
             if self.now >= until {
                 return;
             }
-            let started = self.look(wait(look));
-            assert!(!started.contains(&KUBELET.into()), "beside the probe that hangs");
+            let started = self.read(wait(index));
+            assert!(!started.contains(&KUBELET.into()), "while a probe hangs");
             for path in started {
                 self.storage.ended(&path, Ok(probe(Outcome::Synced)), self.now);
             }
@@ -122,7 +122,7 @@ impl Story {
 }
 
 #[test]
-fn each_file_system_is_probed_once_and_what_is_elsewhere_is_looked_for_now_and_then() {
+fn each_file_system_is_probed_once_and_other_directories_are_searched_for_now_and_then() {
     let mut story = Story::new(ONE_DISK);
     assert_eq!(story.storage.view(story.now), None);
     assert_eq!(story.round(&probe(Outcome::Written)).len(), 10, "where each directory is must be found out");
@@ -176,9 +176,9 @@ fn a_write_that_waits_in_the_kernel_is_a_hang_if_its_disk_completes_none_of_its_
         (0, None, false, Status::Unknown, Reason::StorageProbeFailed),
     ] {
         let mut story = Story::healthy(TWO_DISKS);
-        assert_eq!(story.look(None).len(), 2);
+        assert_eq!(story.read(None).len(), 2);
         story.storage.ended(Path::new(RUNTIME), Ok(probe(Outcome::Synced)), story.now);
-        let wait = |look| Some(stuck(switches * look, completed.map(|completed| completed * look), in_progress));
+        let wait = |index| Some(stuck(switches * index, completed.map(|completed| completed * index), in_progress));
         story.hang(20, wait);
         story.is_unclear();
         story.hang(30, wait);
@@ -192,25 +192,22 @@ fn a_write_that_waits_in_the_kernel_is_a_hang_if_its_disk_completes_none_of_its_
 #[test]
 fn a_first_probe_that_does_not_end_is_reported_before_it_counts() {
     let mut story = Story::new(TWO_DISKS);
-    story.look(None);
+    story.read(None);
     assert_eq!(story.storage.view(story.now), None);
-    story.look(None);
+    story.read(None);
     story.is_unclear();
     assert!(story.now < Duration::from_secs(1008), "`nodevigil diagnose` waits for eight seconds");
 }
 
 #[test]
-fn a_probe_that_hangs_says_nothing_of_what_is_mounted_there_later() {
+fn a_probe_that_hangs_does_not_apply_to_a_file_system_that_is_mounted_later() {
     let mut story = Story::healthy(TWO_DISKS);
-    assert_eq!(story.look(None).len(), 2);
+    assert_eq!(story.read(None).len(), 2);
     story.storage.ended(Path::new(RUNTIME), Ok(probe(Outcome::Synced)), story.now);
     story.table = TWO_DISKS.replace("8:0", "8:16").replace("sda", "sdb");
     story.hang(90, |_| Some(stuck(0, Some(0), true)));
     let message = story.reports(Status::Unknown, Reason::StorageProbeFailed);
-    assert!(
-        message.contains("(xfs, /dev/sdb) cannot be probed: the probe of what was mounted there before"),
-        "{message}"
-    );
+    assert!(message.contains("(xfs, /dev/sdb) cannot be probed: the probe of the file system that was"), "{message}");
     story.storage.ended(Path::new(KUBELET), Ok(failed(Errno::IO)), story.now);
     story.reports(Status::Unknown, Reason::StorageProbeFailed);
     story.round(&probe(Outcome::Written));
@@ -220,12 +217,12 @@ fn a_probe_that_hangs_says_nothing_of_what_is_mounted_there_later() {
 #[test]
 fn a_probe_that_the_host_does_not_let_run_is_no_fault_of_the_disk() {
     let mut story = Story::healthy(ONE_DISK);
-    story.look(None);
+    story.read(None);
     story.hang(60, |_| None);
     story.is_unclear();
     story.hang(15, |_| None);
     let message = story.reports(Status::Unknown, Reason::StorageProbeFailed);
-    assert!(message.contains("does not get to run"), "{message}");
+    assert!(message.contains("was started but does not run"), "{message}");
 }
 
 #[test]
@@ -244,7 +241,7 @@ fn what_cannot_be_probed_is_reported_after_a_minute_and_ends_no_problem() {
     let mut story = Story::healthy(ONE_DISK);
     for _ in 0..2 {
         story.now += Duration::from_mins(1);
-        story.storage.looked(Err("/proc/1/mountinfo: EACCES"), false, Vec::new(), story.now);
+        story.storage.observe(Err("/proc/1/mountinfo: EACCES"), false, Vec::new(), story.now);
         assert_eq!(story.start(), [] as [PathBuf; 0], "on which file system a directory is, is not known");
     }
     story.reports(Status::Unknown, Reason::StorageProbeFailed);
@@ -287,7 +284,7 @@ fn a_part_of_a_file_system_that_becomes_read_only_is_a_problem() {
 #[test]
 fn a_host_whose_root_is_read_only_by_design_is_no_problem() {
     let mut story = Story::new(&TWO_DISKS.replace("/ rw", "/ ro"));
-    for path in story.look(None) {
+    for path in story.read(None) {
         let is_there = path == Path::new(KUBELET);
         let result = if is_there { Ok(probe(Outcome::Written)) } else { Err("EAGAIN".into()) };
         story.storage.ended(&path, result, story.now);
@@ -300,12 +297,12 @@ fn a_host_whose_root_is_read_only_by_design_is_no_problem() {
 #[test]
 fn a_warning_of_one_file_system_does_not_end_the_problem_of_another() {
     let mut story = Story::healthy(TWO_DISKS);
-    story.look(None);
+    story.read(None);
     // The runtime's file system is slow.
     story.storage.ended(Path::new(KUBELET), Ok(failed(Errno::IO)), story.now);
     story.reports(Status::False, Reason::StorageIOError);
-    for look in 0..8 {
-        let started = story.look(Some(stuck(0, Some(look), true)));
+    for index in 0..8 {
+        let started = story.read(Some(stuck(0, Some(index), true)));
         if started.contains(&KUBELET.into()) {
             story.storage.ended(Path::new(KUBELET), Ok(failed(Errno::ACCESS)), story.now);
         }
@@ -315,10 +312,10 @@ fn a_warning_of_one_file_system_does_not_end_the_problem_of_another() {
 }
 
 #[test]
-fn another_root_dir_is_probed_in_place_of_the_usual_ones() {
+fn another_root_dir_is_probed_instead_of_the_default_ones() {
     let mut story = Story::healthy(ONE_DISK);
     story.storage.set_root_dir(Some(Path::new("/data/kubelet")));
-    assert_eq!(story.look(None), [Path::new("/data/kubelet")]);
+    assert_eq!(story.read(None), [Path::new("/data/kubelet")]);
     story.storage.ended(Path::new("/data/kubelet"), Ok(probe(Outcome::Written)), story.now);
     let message = story.reports(Status::True, Reason::StorageIsHealthy);
     assert_eq!(message, "a test write to /data/kubelet (ext4, /dev/vda) succeeds");

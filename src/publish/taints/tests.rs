@@ -16,7 +16,7 @@ struct World {
 }
 
 impl World {
-    /// A Node that somebody else has tainted.
+    /// A Node with a taint of another client.
     fn new() -> Self {
         Self {
             taints: json!([foreign("example.com/a")]),

@@ -1,4 +1,4 @@
-//! The commands and reasons that the documents name exist, and docs/operate.md has something to do about every reason and trouble.
+//! The commands and reasons in the documents exist, and docs/operate.md has advice for every reason and trouble.
 
 use std::fs;
 
@@ -60,7 +60,7 @@ fn commands(text: &str) -> impl Iterator<Item = (&str, bool)> {
     })
 }
 
-/// The words of a command line, without its comment and without what its output is piped into.
+/// The words of a command line, without its comment and its pipe.
 fn words(command: &str) -> Vec<String> {
     let command = command.split(['#', '|']).next().unwrap_or_default();
     let parts = command.split('\'').enumerate();

@@ -38,7 +38,7 @@ fn the_metrics_are_documented() {
 pub struct Metric {
     pub sample: String,
     kind: String,
-    labels: Vec<String>,
+    pub labels: Vec<String>,
     help: String,
 }
 

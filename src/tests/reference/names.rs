@@ -1,20 +1,27 @@
-//! docs/reference/stable-names.txt: the names by which others' configuration, alerts and scripts know nodevigil (docs/stability.md).
+//! docs/reference/stable-names.txt: the names that the configuration, alerts and scripts of users depend on (docs/stability.md).
 
 use std::{collections::BTreeSet, fs};
 
 use kubelet_config::rules;
 
-use super::{conditions::added_by, is_writing, metrics::metrics, repository, settings::settings};
+use super::{
+    conditions::added_by,
+    is_writing,
+    metrics::{Metric, metrics},
+    repository,
+    settings::settings,
+};
 use crate::{
     cli,
-    condition::{ConditionType, Reason, profile::Profile},
-    host::trouble::Trouble,
-    publish::taint_key,
+    condition::{ConditionType, Reason, ReasonSpec, profile::Profile},
+    host::{pause, trouble::Trouble},
+    monitor::bootstrap::stage::STAGES,
+    publish::{DEGRADED, FIELD_MANAGER, REPORTING_CONTROLLER, taint_key},
 };
 
 const PATH: &str = "docs/reference/stable-names.txt";
 
-/// `make docs` adds names. One that is gone is a change that users must hear of: whoever removes it edits the file by hand.
+/// `make docs` adds names. A name that is removed breaks users: it has to be deleted from the file by hand.
 #[test]
 fn no_stable_name_is_renamed_or_removed() {
     let names = names();
@@ -32,39 +39,55 @@ fn no_stable_name_is_renamed_or_removed() {
 }
 
 fn names() -> BTreeSet<String> {
-    let conditions = ConditionType::ALL.iter().map(|kind| format!("condition {}", kind.name()));
-    let of_profiles = [Profile::Eks, Profile::Npd].into_iter().flat_map(added_by);
-    let of_profiles = of_profiles.map(|condition| format!("condition {} of a profile", condition.name));
-    let taints = ConditionType::ALL.iter().map(|kind| format!("taint {}", taint_key(*kind)));
-    let reasons = Reason::ALL.iter().map(|reason| {
-        let condition = reason.spec().condition.map_or("any", |kind| kind.name());
-        format!("reason {} of {condition}", reason.spec().name)
-    });
-    let rules = rules().map(|rule| format!("rule {} {}", rule.id, rule.name));
-    let metrics = metrics().into_iter().map(|metric| format!("metric {}", metric.sample));
-    let settings = settings().into_iter().map(|setting| {
+    let mut names = BTreeSet::from([
+        format!("annotation {}", pause::ANNOTATION),
+        format!("field-manager {FIELD_MANAGER}"),
+        format!("event-reason {DEGRADED}"),
+        format!("event-reporting-controller {REPORTING_CONTROLLER}"),
+    ]);
+    for kind in ConditionType::ALL {
+        names.insert(format!("condition {}", kind.name()));
+        names.insert(format!("taint {}", taint_key(*kind)));
+    }
+    for condition in [Profile::Eks, Profile::Npd].into_iter().flat_map(added_by) {
+        names.insert(format!("condition {} of a profile", condition.name));
+    }
+    for reason in Reason::ALL {
+        let ReasonSpec { name, condition, status, remedy, sampled, .. } = reason.spec();
+        let condition = condition.map_or("any", |kind| kind.name());
+        let sampled = if *sampled { ", sampled" } else { "" };
+        names.insert(format!("reason {name} of {condition}: {}, remedy {remedy:?}{sampled}", status.name()));
+    }
+    names.extend(rules().map(|rule| format!("rule {} {}", rule.id, rule.name)));
+    for Metric { sample, labels, .. } in metrics() {
+        names.extend(labels.iter().map(|label| format!("metric {sample} label {label}")));
+        names.insert(format!("metric {sample}"));
+    }
+    names.extend(settings().into_iter().map(|setting| {
         let section = if setting.section.starts_with("reasons.") { "reasons.NAME" } else { &setting.section };
         format!("setting {section}.{}", setting.key)
-    });
-    let troubles = Trouble::ALL.iter().map(|(_, name)| format!("trouble {name}"));
-    let names = conditions
-        .chain(of_profiles)
-        .chain(taints)
-        .chain(reasons)
-        .chain(rules)
-        .chain(metrics)
-        .chain(settings)
-        .chain(troubles);
-    names.chain(exit_codes(&cli::command(), "")).collect()
+    }));
+    names.extend(Trouble::ALL.iter().map(|(_, name)| format!("trouble {name}")));
+    names.extend(STAGES.iter().map(|(_, name, _)| format!("bootstrap-stage {name}")));
+    names.extend(of_command(&cli::command(), ""));
+    names
 }
 
-/// The exit codes that the help texts have: `Exit code: 0 the node is ready, 1 ...`.
-fn exit_codes(command: &clap::Command, above: &str) -> Vec<String> {
+/// A command, its options and exit codes, and the same of its subcommands.
+fn of_command(command: &clap::Command, above: &str) -> Vec<String> {
     let name = format!("{above}{}", command.get_name());
+    let mut names = vec![format!("command {name}")];
+    let visible = command.get_arguments().filter(|argument| !argument.is_hide_set());
+    names.extend(visible.filter_map(|argument| Some(format!("command {name} --{}", argument.get_long()?))));
+    names.extend(exit_codes(command).iter().map(|code| format!("exit-code {name} {code}")));
+    let visible = command.get_subcommands().filter(|command| !command.is_hide_set());
+    names.extend(visible.flat_map(|command| of_command(command, &format!("{name} "))));
+    names
+}
+
+/// The exit codes in a help text: `Exit code: 0 the node is ready, 1 ...`.
+fn exit_codes(command: &clap::Command) -> Vec<u8> {
     let help = command.get_long_about().map(ToString::to_string).unwrap_or_default();
     let codes = help.split("Exit code: ").nth(1).unwrap_or_default();
-    let codes = codes.split([',', ';']).filter_map(|code| code.split_whitespace().next()?.parse::<u8>().ok());
-    let codes: Vec<_> = codes.map(|code| format!("exit-code {name} {code}")).collect();
-    let visible = command.get_subcommands().filter(|command| !command.is_hide_set());
-    codes.into_iter().chain(visible.flat_map(|command| exit_codes(command, &format!("{name} ")))).collect()
+    codes.split([',', ';']).filter_map(|code| code.split_whitespace().next()?.parse().ok()).collect()
 }

@@ -1,4 +1,4 @@
-//! What the agent costs and how fast it is, on one node, beside node-problem-detector. `make bench` runs it.
+//! What the agent costs and how fast it is, on one node, compared with node-problem-detector. `make bench` runs it.
 
 use std::{
     fs,

@@ -1,6 +1,6 @@
 //! Stories of nodevigil on a real node: systemd, containerd, the kubelet and a control plane, judged from outside alone,
 //! by the Node, `nodevigil status`, the journal and systemctl. `make stories` runs them.
-#![expect(unreachable_pub, reason = "a binary: `pub` says what other modules use")]
+#![expect(unreachable_pub, reason = "a binary: `pub` marks what other modules use")]
 
 mod bench;
 mod demo;
@@ -33,16 +33,16 @@ struct CommandLine {
     /// Lists the stories and runs none.
     #[arg(long)]
     list: bool,
-    /// Measures what the agent costs and how fast it is, in place of the stories; CPU use is counted for so many seconds.
+    /// Measures what the agent costs and how fast it is, instead of the stories; CPU use is counted for so many seconds.
     #[arg(long, value_name = "SECONDS")]
     bench: Option<u64>,
-    /// Shows on two nodes what nodevigil does, in place of the stories; waits for so long after they have booted.
+    /// Shows on two nodes what nodevigil does, instead of the stories; waits for so long after they have booted.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
     demo: Option<u64>,
-    /// Disturbs a healthy node at random for so many minutes, in place of the stories; ends at the first problem that the Node shows.
+    /// Disturbs a healthy node at random for so many minutes, instead of the stories; ends at the first problem that the Node shows.
     #[arg(long, value_name = "MINUTES")]
     well: Option<u64>,
-    /// Writes which problems the stories have provoked, and what the Node said, to this table.
+    /// Writes which problems the stories have provoked, and the messages on the Node, to this table.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["well", "demo", "bench"])]
     table: Option<PathBuf>,
     /// What `--well` draws by, to repeat a run.

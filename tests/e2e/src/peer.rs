@@ -1,4 +1,4 @@
-//! node-problem-detector on a node, for the bench: the configuration files of its release, with repair turned off.
+//! node-problem-detector on a node, for the bench: the configuration files of its release, with repair disabled.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ pub const UNIT: &str = "node-problem-detector.service";
 const USER: &str = "node-problem-detector";
 /// Its condition; `True` is bad.
 const CONDITION: &str = "KubeletUnhealthy";
-const FOLDER: &str = "/home/kubernetes/node-problem-detector/config";
+const DIRECTORY: &str = "/home/kubernetes/node-problem-detector/config";
 const KERNEL: &str = "kernel-monitor.json";
 const KUBELET: &str = "health-checker-kubelet.json";
 const KUBECONFIG: &str = "/etc/node-problem-detector/kubeconfig";
@@ -31,11 +31,11 @@ pub struct Package {
 }
 
 impl Package {
-    /// Its programs and files are in the folder that `NODEVIGIL_PEER` names.
+    /// Its programs and files are in the directory that `NODEVIGIL_PEER` names.
     pub fn new(plane: &ControlPlane) -> Result<Self> {
-        let folder = std::env::var_os("NODEVIGIL_PEER").context("NODEVIGIL_PEER is not set: run `make bench`")?;
-        let folder = Path::new(&folder);
-        let read = |name: &str| fs::read_to_string(folder.join(name)).with_context(|| format!("reading {name}"));
+        let directory = std::env::var_os("NODEVIGIL_PEER").context("NODEVIGIL_PEER is not set: run `make bench`")?;
+        let directory = Path::new(&directory);
+        let read = |name: &str| fs::read_to_string(directory.join(name)).with_context(|| format!("reading {name}"));
         let kubelet = read(KUBELET)?;
         let (on, off) = ("--enable-repair=true", "--enable-repair=false");
         ensure!(kubelet.contains(on), "{KUBELET} has no {on}: it would kill the kubelet");
@@ -45,13 +45,13 @@ impl Package {
         plane.kubectl(&binding)?;
         Ok(Self {
             files: vec![
-                (format!("{FOLDER}/{KERNEL}"), read(KERNEL)?),
-                (format!("{FOLDER}/{KUBELET}"), kubelet.replace(on, off)),
+                (format!("{DIRECTORY}/{KERNEL}"), read(KERNEL)?),
+                (format!("{DIRECTORY}/{KUBELET}"), kubelet.replace(on, off)),
                 (KUBECONFIG.to_owned(), kubeconfig),
             ],
             layers: ["nodeproblemdetector", "healthchecker"]
                 .iter()
-                .map(|name| programs::layer(name, &folder.join(name)))
+                .map(|name| programs::layer(name, &directory.join(name)))
                 .collect::<Result<_>>()?,
             server: plane.url(),
         })
@@ -70,7 +70,7 @@ impl Package {
             "[Service]\nRestart=always\nRestartSec=10\nEnvironment=KUBELET_PORT={port}\n\
              ExecStart=/home/kubernetes/bin/node-problem-detector --logtostderr --hostname-override={name} \
              --apiserver-override={server}?inClusterConfig=false&auth={KUBECONFIG} \
-             --config.system-log-monitor={FOLDER}/{KERNEL} --config.custom-plugin-monitor={FOLDER}/{KUBELET}\n"
+             --config.system-log-monitor={DIRECTORY}/{KERNEL} --config.custom-plugin-monitor={DIRECTORY}/{KUBELET}\n"
         );
         let from = Instant::now();
         node.sh(&format!(

@@ -1,4 +1,4 @@
-//! The table of the problems that stories have provoked, with what the Node said: docs/reference/provoked.md.
+//! The table of the problems that stories have provoked, with the messages on the Node: docs/reference/provoked.md.
 //! `make stories TABLE=docs/reference/provoked.md` writes it.
 
 use std::{

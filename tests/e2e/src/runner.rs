@@ -1,4 +1,4 @@
-//! Runs stories one at a time, each on nodes of its own, and says at the end which passed.
+//! Runs stories one at a time, each on nodes of its own, and prints at the end which passed.
 
 use std::{
     path::Path,
@@ -71,7 +71,7 @@ fn play(story: &Story, plane: &Arc<ControlPlane>, provoked: Option<&mut Provoked
         sleep(Duration::from_millis(100));
     }
     if !thread.is_finished() {
-        say(&format!("{}: its thread has not ended, and goes on beside the next story", story.name));
+        say(&format!("{}: its thread has not ended, and goes on during the next story", story.name));
     }
     result.and(ended)
 }

@@ -172,9 +172,9 @@ impl ObservedNode {
 
     /// Has systemd not restart the kubelet when it ends.
     pub fn disable_restart(&self) -> Result<()> {
-        let folder = "/run/systemd/system/kubelet.service.d";
-        let file = format!("{folder}/90-no-restart.conf");
-        self.sh(&format!("mkdir -p {folder}; printf '[Service]\\nRestart=no\\n' >{file}; systemctl daemon-reload"))?;
+        let directory = "/run/systemd/system/kubelet.service.d";
+        let file = format!("{directory}/90-no-restart.conf");
+        self.sh(&format!("mkdir -p {directory}; printf '[Service]\\nRestart=no\\n' >{file}; systemctl daemon-reload"))?;
         Ok(())
     }
 

@@ -61,7 +61,7 @@ fn disturb(scene: &Scene, lasting: Duration, random: &mut fastrand::Rng) -> Resu
     is_still_watched(&node)
 }
 
-/// A crash is reported: that no problem was is not because nobody looked.
+/// Checks that a crash is reported: the agent was watching while no problem was reported.
 fn is_still_watched(node: &ObservedNode) -> Result<()> {
     node.kill_for_good().map(drop)
 }

@@ -1,4 +1,4 @@
-//! The table of feature gates against the kubelet: it sets the gates of its flags before it looks for its configuration
+//! The table of feature gates against the kubelet: it sets the gates of its flags before it searches its configuration
 //! file, so that one that does not exist keeps it from starting.
 
 use anyhow::{Result, ensure};
@@ -13,7 +13,7 @@ fn refusal(kubelet: &Kubelet, gates: &[String]) -> Result<String> {
     Ok(message(&String::from_utf8_lossy(&output.stderr)).unwrap_or_default())
 }
 
-/// Whether the kubelet refuses what the table says that it refuses, and nothing else.
+/// Whether the kubelet refuses exactly what the table has as refused.
 pub(crate) fn agree(kubelet: &Kubelet) -> Result<()> {
     let minor = kubelet.version.minor;
     let (known, unknown): (Vec<&Gate>, Vec<&Gate>) = GATES.iter().partition(|gate| gate.known_in(minor));

@@ -19,8 +19,8 @@ struct Line {
     deprecated: bool,
 }
 
-/// What pflag prints for a kind of value. It does not tell 32 bits from 64 (`int32` and `int` do), nor maps from labels
-/// and thresholds: those are told by their values (`values.rs`).
+/// What pflag prints for a kind of value. It does not distinguish 32 bits from 64 (`int32` and `int` do), nor maps from labels
+/// and thresholds: those are distinguished by their values (`values.rs`).
 fn printed(spec: &FlagSpec) -> &'static str {
     match spec.value {
         // A word in backquotes in the usage text is taken for the type.
@@ -109,7 +109,7 @@ pub(crate) fn lacking_flags(kubelet: &Kubelet) -> Result<()> {
     let mut asked = 0;
     for spec in FLAGS.iter().filter(|spec| !spec.known_in(kubelet.version.minor)) {
         let Answer::Refuses(message) = kubelet.ask(&[format!("--{}=1", spec.name)])? else {
-            anyhow::bail!("--{} is taken, and the table says that it is not", spec.name);
+            anyhow::bail!("--{} is accepted, but not according to the table", spec.name);
         };
         let expected = format!("failed to parse kubelet flag: unknown flag: --{}", spec.name);
         ensure!(message == expected, "{message}");

@@ -111,13 +111,13 @@ pub(crate) fn random(kubelet: &Kubelet) -> Result<()> {
             Answer::Takes => None,
             Answer::Refuses(message) => Some(message),
         };
-        // Why a value is wrong is the kubelet's to say.
+        // Only the kubelet knows why a value is wrong.
         let is_same = match (&ours, &theirs) {
             (Some(ours), Some(theirs)) if ours.ends_with("invalid argument ") => theirs.starts_with(ours),
             _ => ours == theirs,
         };
         if !is_same {
-            problems.push(format!("{words:?}:\nwe foretell {ours:?}\nthe kubelet says {theirs:?}"));
+            problems.push(format!("{words:?}:\nexpected {ours:?}\nthe kubelet prints {theirs:?}"));
         }
     }
     ensure!(problems.is_empty(), "NODEVIGIL_SEED={seed}\n{}", problems.join("\n"));

@@ -1,8 +1,8 @@
 //! nodevigil's tables of flags and feature gates, its reading of an argument list and its rules for values, compared with real kubelets:
 //! `kubelet … --version` parses every flag and exits without side effects.
 //!
-//! The kubelet of `KUBEBUILDER_ASSETS` is asked, and those of `NODEVIGIL_KUBELETS` (a folder with one `kubelet` a
-//! sub-folder) where that is set: `make oracle` builds them. Random words are seeded by `NODEVIGIL_SEED`, which a failure
+//! The kubelet of `KUBEBUILDER_ASSETS` is asked, and those of `NODEVIGIL_KUBELETS` (a directory with one `kubelet` a
+//! subdirectory) where that is set: `make oracle` builds them. Random words are seeded by `NODEVIGIL_SEED`, which a failure
 //! prints.
 
 use std::{
@@ -28,7 +28,7 @@ struct Kubelet {
     version: Version,
 }
 
-/// What it said.
+/// Its output.
 enum Answer {
     /// It took all words and printed its version, or its help.
     Takes,
@@ -105,15 +105,15 @@ fn seed() -> u64 {
 /// The kubelets to ask.
 fn kubelets() -> Result<Vec<Kubelet>> {
     let mut paths = Vec::new();
-    if let Some(folder) = env::var_os("KUBEBUILDER_ASSETS") {
-        paths.push(PathBuf::from(folder).join("kubelet"));
+    if let Some(directory) = env::var_os("KUBEBUILDER_ASSETS") {
+        paths.push(PathBuf::from(directory).join("kubelet"));
     }
-    if let Some(folder) = env::var_os("NODEVIGIL_KUBELETS") {
+    if let Some(directory) = env::var_os("NODEVIGIL_KUBELETS") {
         let before = paths.len();
-        for entry in fs::read_dir(&folder).with_context(|| format!("{}", folder.display()))? {
+        for entry in fs::read_dir(&directory).with_context(|| format!("{}", directory.display()))? {
             paths.push(entry?.path().join("kubelet"));
         }
-        ensure!(paths.len() > before, "NODEVIGIL_KUBELETS={} is empty", folder.display());
+        ensure!(paths.len() > before, "NODEVIGIL_KUBELETS={} is empty", directory.display());
     }
     ensure!(!paths.is_empty(), "KUBEBUILDER_ASSETS is not set: start this by `make oracle`");
     paths.sort();

@@ -17,10 +17,12 @@ use super::{
 fn agree(kubelet: &Kubelet, spec: &FlagSpec, value: &str) -> Result<()> {
     match (kubelet.ask(&[format!("--{}={value}", spec.name)])?, spec.value.takes(value)) {
         (Answer::Takes, false) => bail!("--{}={value}: the kubelet takes it, and we do not", spec.name),
-        (Answer::Refuses(message), true) => bail!("--{}={value}: we take it, the kubelet says {message}", spec.name),
+        (Answer::Refuses(message), true) => {
+            bail!("--{}={value}: accepted here, refused by the kubelet: {message}", spec.name)
+        }
         (Answer::Refuses(message), false) => {
             let is_about_the_value = message.starts_with("failed to parse kubelet flag: invalid argument ");
-            ensure!(is_about_the_value, "--{}={value}: the kubelet says {message}", spec.name);
+            ensure!(is_about_the_value, "--{}={value}: the kubelet prints {message}", spec.name);
             Ok(())
         }
         (Answer::Takes, true) => Ok(()),

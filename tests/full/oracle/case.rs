@@ -31,7 +31,7 @@ pub(crate) enum Entry {
     Bytes(String),
     /// A symbolic link.
     Link(String),
-    /// An empty folder.
+    /// An empty directory.
     Folder,
 }
 
@@ -69,11 +69,11 @@ pub(crate) struct World {
     pub(crate) kernel: String,
     /// `/etc/os-release`.
     pub(crate) os_release: String,
-    /// What `systemctl show-environment` says.
+    /// The output of `systemctl show-environment`.
     pub(crate) environment: BTreeMap<String, String>,
 }
 
-/// What the real systemd said of a unit, and what the process got.
+/// The result of the real systemd for a unit, and what the process got.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) struct Said {
     /// `Id`.
@@ -104,14 +104,14 @@ pub(crate) struct Got {
     pub(crate) environment: BTreeMap<String, String>,
 }
 
-/// A case with what was said of it, as it is kept.
+/// A case with its result, as it is recorded.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Record {
     /// Where the real systemd ran.
     pub(crate) world: World,
     /// The tree.
     pub(crate) case: Case,
-    /// What was said.
+    /// The result.
     pub(crate) said: Said,
 }
 

@@ -6,7 +6,7 @@ use kubelet_config::kubelet::systemd::{EnvFileState, LoadState, Manager, Source,
 
 use super::case::{Case, Got, Said, World};
 
-/// Variables that systemd sets for every service of its own accord, and whose values a tree cannot tell.
+/// Variables that systemd sets for every service itself, and whose values do not depend on a tree.
 const OWN: [&str; 12] = [
     "PATH",
     "LANG",
@@ -22,7 +22,7 @@ const OWN: [&str; 12] = [
     "SHELL",
 ];
 
-/// The manager that the resolver is told of.
+/// The manager that the resolver gets.
 pub(crate) fn manager(world: &World) -> Manager {
     Manager {
         environment: world.environment.clone(),
@@ -76,7 +76,7 @@ pub(crate) fn differences(case: &Case, world: &World, said: &Said) -> Vec<String
     found
 }
 
-/// The two /usr-merged folders have two names.
+/// The two /usr-merged directories have two names.
 fn merged(path: &str) -> String {
     match path.strip_prefix("/lib/") {
         Some(rest) => format!("/usr/lib/{rest}"),

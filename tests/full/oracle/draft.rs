@@ -7,8 +7,8 @@ use fastrand::Rng;
 use crate::case::{Case, Entry};
 use crate::systemd::PROGRAMS;
 
-/// The folders of the search path that a tree may use; the weight is how often.
-const FOLDERS: [(u32, &str); 12] = [
+/// The directories of the search path that a tree may use; the weight is how often.
+const DIRECTORIES: [(u32, &str); 12] = [
     (40, "/etc/systemd/system"),
     (25, "/usr/lib/systemd/system"),
     (8, "/run/systemd/system"),
@@ -23,7 +23,7 @@ const FOLDERS: [(u32, &str); 12] = [
     (3, "/run/systemd/generator.late"),
 ];
 
-/// Names of drop-ins, chosen for their order: bytewise, over all folders together.
+/// Names of drop-ins, chosen for their order: bytewise, over all directories together.
 const NAMES: [&str; 22] = [
     "10-kubeadm.conf",
     "10-kubeadm.conf",
@@ -143,12 +143,12 @@ impl Draft {
         self.random.u32(..100) < percent
     }
 
-    /// A folder of the search path.
-    pub(crate) fn folder(&mut self) -> &'static str {
-        weighted(&mut self.random, &FOLDERS)
+    /// A directory of the search path.
+    pub(crate) fn directory(&mut self) -> &'static str {
+        weighted(&mut self.random, &DIRECTORIES)
     }
 
-    /// The name under which a fragment is looked for: a template's, mostly, where the unit is an instance.
+    /// The name of the fragment: usually that of the template, if the unit is an instance.
     pub(crate) fn fragment_name(&mut self) -> String {
         if self.unit.contains('@') && self.chance(80) { self.template() } else { self.unit.clone() }
     }
@@ -161,8 +161,8 @@ impl Draft {
         }
     }
 
-    /// A name whose `.d` folder counts for the unit: its own, mostly, or a prefix.
-    pub(crate) fn folder_name(&mut self) -> String {
+    /// A name whose `.d` directory counts for the unit: usually its own, or a prefix.
+    pub(crate) fn directory_name(&mut self) -> String {
         let mut names = self.prefixes();
         names.push(self.template());
         if self.chance(25) {
@@ -186,25 +186,25 @@ impl Draft {
         self.one(&NAMES)
     }
 
-    /// A path for a drop-in, in one of the folders that count.
+    /// A path for a drop-in, in one of the directories that count.
     pub(crate) fn drop_in_path(&mut self) -> String {
-        let (folder, name) = (self.folder(), self.folder_name());
-        format!("{folder}/{name}.d/{}", self.drop_in_name())
+        let (directory, name) = (self.directory(), self.directory_name());
+        format!("{directory}/{name}.d/{}", self.drop_in_name())
     }
 
     /// Adds a file, unless something is there.
     pub(crate) fn add(&mut self, path: impl Into<String>, entry: Entry) -> bool {
         let path = path.into();
         let below = format!("{path}/");
-        let beside = self.entries.iter().any(|(other, entry)| {
+        let conflicts = self.entries.iter().any(|(other, entry)| {
             *other == path
                 || other.starts_with(&below)
                 || (*entry != Entry::Folder && path.starts_with(&format!("{other}/")))
         });
-        if !beside {
+        if !conflicts {
             self.entries.insert(path, entry);
         }
-        !beside
+        !conflicts
     }
 
     /// Adds a drop-in with this content, its placeholders filled.
@@ -261,7 +261,7 @@ impl Draft {
             None => Vec::new(),
             Some(entry) => match entry.content() {
                 Some(content) => content,
-                None => return, // a folder or a link
+                None => return, // a directory or a link
             },
         };
         if !content.is_empty() && !content.ends_with(b"\n") && self.chance(90) {
@@ -283,7 +283,7 @@ impl Draft {
         path
     }
 
-    /// A variable, one of those already used mostly.
+    /// A variable, usually one that is already used.
     pub(crate) fn variable(&mut self) -> &'static str {
         let used: Vec<&'static str> = VARIABLES
             .into_iter()

@@ -1,4 +1,4 @@
-//! What the units start in the kubelet's place: this program, copied to a place of its own, writes down what it got.
+//! What the units start instead of a kubelet: a copy of this program, which records its arguments and environment.
 //!
 //! It reads `/proc`, not its arguments, so that it sees the very bytes.
 
@@ -10,7 +10,7 @@ use std::process::ExitCode;
 pub(crate) const PROGRAM: &str = "/usr/lib/oracle/dumper";
 
 /// Where it writes `UNIT.cmdline` and `UNIT.environ`.
-pub(crate) const FOLDER: &str = "/run/oracle/got";
+pub(crate) const DIRECTORY: &str = "/run/oracle/got";
 
 /// Whether this process is one that a unit started.
 pub(crate) fn is_dumper() -> bool {
@@ -21,7 +21,7 @@ pub(crate) fn is_dumper() -> bool {
 pub(crate) fn dump() -> ExitCode {
     match write() {
         Ok(()) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::FAILURE, // the missing files tell
+        Err(_) => ExitCode::FAILURE, // the files are missing then
     }
 }
 
@@ -30,11 +30,11 @@ fn write() -> std::io::Result<()> {
     // A forking service's command is in a group below the unit's.
     let unit =
         groups.lines().flat_map(|line| line.rsplit('/')).find(|group| group.ends_with(".service")).unwrap_or("unknown");
-    let folder = Path::new(FOLDER);
+    let directory = Path::new(DIRECTORY);
     for what in ["environ", "cmdline"] {
-        let new = folder.join(format!(".{unit}.{what}"));
+        let new = directory.join(format!(".{unit}.{what}"));
         fs::write(&new, fs::read(format!("/proc/self/{what}"))?)?;
-        fs::rename(new, folder.join(format!("{unit}.{what}")))?;
+        fs::rename(new, directory.join(format!("{unit}.{what}")))?;
     }
     Ok(())
 }

@@ -1,13 +1,13 @@
-//! The oracle: random trees of unit files, of which the resolver must say what a real systemd says and does.
+//! The oracle: random trees of unit files, for which the resolver must have the same result as a real systemd.
 //!
 //! A systemd is booted in namespaces (`tests/e2e/src/support/machine.rs`). Fifty trees at a time are laid out in it, loaded and
 //! started; a stand-in for the kubelet writes down its arguments and its environment. `compare` holds them against
 //! `kubelet_config::kubelet::systemd::resolve`.
 //!
 //! `ORACLE_TREES` is how many (50 unless set), `ORACLE_SEED` the first tree's seed: `ORACLE_SEED=S ORACLE_TREES=1`
-//! repeats one. `ORACLE_SHOW=1` prints the trees and what systemd said. Where the two differ, the tree is made small and
-//! written to the folder of build results, with `ORACLE_KEEP=1` to `tests/full/oracle/regressions`, from where it is tried
-//! in every run, and recorded anew with `ORACLE_KEEP=1`. `ORACLE_RECORD=FILE` records what systemd said, for the tests that have no systemd.
+//! repeats one. `ORACLE_SHOW=1` prints the trees and systemd's results. Where the two differ, the tree is made small and
+//! written to the directory of build results, with `ORACLE_KEEP=1` to `tests/full/oracle/regressions`, from where it is tried
+//! in every run, and recorded anew with `ORACLE_KEEP=1`. `ORACLE_RECORD=FILE` records systemd's results, for the tests that have no systemd.
 
 #![expect(
     clippy::format_push_string,
@@ -40,7 +40,7 @@ mod systemd;
 use case::{Case, Record, Said};
 use systemd::Systemd;
 
-/// How many trees on which they differ are made small and printed whole, unless `ORACLE_SHRINK` says otherwise.
+/// How many trees on which they differ are made small and printed whole, unless `ORACLE_SHRINK` is set.
 const SHRUNK: u64 = 6;
 
 fn main() -> ExitCode {
@@ -75,8 +75,9 @@ fn number(name: &str, default: u64) -> Result<u64> {
 
 /// Every tree on which they once differed.
 fn regressions() -> Result<()> {
-    let folder = regressions_folder();
-    let mut paths: Vec<PathBuf> = std::fs::read_dir(&folder)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+    let directory = regressions_directory();
+    let mut paths: Vec<PathBuf> =
+        std::fs::read_dir(&directory)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     paths.sort();
     let systemd = Systemd::boot("regressions")?;
     let mut wrong = 0;
@@ -163,9 +164,12 @@ fn explain(systemd: &Systemd, case: &Case, differences: &[String]) -> Result<()>
     let found = compare::differences(&small, &systemd.world, &said);
     say(&format!("made small: {}  {}", small.print(), found.join("\n  ")));
     say(&format!("its journal:\n{}", systemd.journal(&small.unit)?));
-    let folder =
-        if number("ORACLE_KEEP", 0)? > 0 { regressions_folder() } else { PathBuf::from(env!("CARGO_TARGET_TMPDIR")) };
-    let path = folder.join(format!("seed-{}.json", case.seed));
+    let directory = if number("ORACLE_KEEP", 0)? > 0 {
+        regressions_directory()
+    } else {
+        PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+    };
+    let path = directory.join(format!("seed-{}.json", case.seed));
     keep(&path, systemd, small, said)?;
     say(&format!("written to {}", path.display()));
     Ok(())
@@ -177,7 +181,7 @@ fn keep(path: &Path, systemd: &Systemd, case: Case, said: Said) -> Result<()> {
     std::fs::write(path, text).with_context(|| path.display().to_string())
 }
 
-fn regressions_folder() -> PathBuf {
+fn regressions_directory() -> PathBuf {
     support::repository().join("tests/full/oracle/regressions")
 }
 

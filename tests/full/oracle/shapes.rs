@@ -3,7 +3,7 @@
 use crate::case::Entry;
 use crate::draft::{Draft, weighted};
 
-/// A file of a shape: its path, `<D>` for the folder of the unit, `<T>` for the name of its fragment; its text.
+/// A file of a shape: its path, `<D>` for the directory of the unit, `<T>` for the name of its fragment; its text.
 type File = (&'static str, &'static str);
 
 /// A shape: its name, its environment files, its files. A file whose path starts with `?` is there in half of the
@@ -11,7 +11,7 @@ type File = (&'static str, &'static str);
 struct Shape {
     name: &'static str,
     /// Where its fragment usually lies.
-    folder: &'static str,
+    directory: &'static str,
     env_files: &'static [&'static str],
     files: &'static [File],
 }
@@ -46,7 +46,7 @@ WantedBy=multi-user.target
 
 const KUBEADM: Shape = Shape {
     name: "shape: kubeadm",
-    folder: "/usr/lib/systemd/system",
+    directory: "/usr/lib/systemd/system",
     env_files: &["/var/lib/<N>/kubeadm-flags.env", "/etc/default/<N>"],
     files: &[
         ("<D>/<T>", KUBEADM_UNIT),
@@ -74,7 +74,7 @@ ExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELE
 
 const IMAGE_BUILDER: Shape = Shape {
     name: "shape: image-builder",
-    folder: "/usr/lib/systemd/system",
+    directory: "/usr/lib/systemd/system",
     env_files: &["/var/lib/<N>/kubeadm-flags.env", "/etc/sysconfig/<N>", "/etc/default/<N>"],
     files: &[
         ("<D>/<T>", KUBEADM_UNIT),
@@ -101,7 +101,7 @@ ExecStart=/usr/bin/kubelet $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_E
 
 const K3S: Shape = Shape {
     name: "shape: k3s",
-    folder: "/etc/systemd/system",
+    directory: "/etc/systemd/system",
     env_files: &["/etc/default/<N>-agent", "/etc/sysconfig/<N>-agent", "/etc/systemd/system/<N>.service.env"],
     files: &[
         (
@@ -141,7 +141,7 @@ ExecStart=/usr/local/bin/k3s \\
 
 const EKS: Shape = Shape {
     name: "shape: EKS",
-    folder: "/etc/systemd/system",
+    directory: "/etc/systemd/system",
     env_files: &["/etc/<N>/kubelet/environment"],
     files: &[
         (
@@ -170,7 +170,7 @@ MemoryAccounting=true
 
 const KUBESPRAY: Shape = Shape {
     name: "shape: kubespray",
-    folder: "/etc/systemd/system",
+    directory: "/etc/systemd/system",
     env_files: &["/etc/<N>/kubelet.env"],
     files: &[
         (
@@ -205,7 +205,7 @@ WantedBy=multi-user.target
 
 const AKS: Shape = Shape {
     name: "shape: AKS",
-    folder: "/etc/systemd/system",
+    directory: "/etc/systemd/system",
     env_files: &["/etc/default/<N>"],
     files: &[
         (
@@ -249,7 +249,7 @@ WantedBy=multi-user.target
 
 const OPENSHIFT: Shape = Shape {
     name: "shape: OpenShift",
-    folder: "/etc/systemd/system",
+    directory: "/etc/systemd/system",
     env_files: &["/etc/<N>/kubelet-workaround", "/etc/<N>/kubelet-env"],
     files: &[
         (
@@ -286,7 +286,7 @@ WantedBy=multi-user.target
 
 const KOPS: Shape = Shape {
     name: "shape: kOps",
-    folder: "/usr/lib/systemd/system",
+    directory: "/usr/lib/systemd/system",
     env_files: &["/etc/sysconfig/<N>"],
     files: &[
         (
@@ -299,7 +299,7 @@ const KOPS: Shape = Shape {
 
 const BY_HAND: Shape = Shape {
     name: "shape: by hand",
-    folder: "/etc/systemd/system",
+    directory: "/etc/systemd/system",
     env_files: &["/etc/default/<N>"],
     files: &[
         (
@@ -326,7 +326,7 @@ WantedBy=multi-user.target
 
 const BARE: Shape = Shape {
     name: "shape: bare",
-    folder: "/etc/systemd/system",
+    directory: "/etc/systemd/system",
     env_files: &[],
     files: &[("<D>/<T>", "[Service]\nExecStart=/opt/bin/kubelet $KUBELET_EXTRA_ARGS <F>\n")],
 };
@@ -336,9 +336,9 @@ pub(crate) fn begin(draft: &mut Draft) {
     let choices: Vec<(u32, &Shape)> = SHAPES.iter().map(|(weight, shape)| (*weight, shape)).collect();
     let shape = weighted(&mut draft.random, &choices);
     draft.ingredients.push(shape.name.to_owned());
-    let folder = if draft.chance(80) { shape.folder } else { draft.folder() };
+    let directory = if draft.chance(80) { shape.directory } else { draft.directory() };
     let name = draft.fragment_name();
-    draft.fragment = format!("{folder}/{name}");
+    draft.fragment = format!("{directory}/{name}");
     for path in shape.env_files {
         let path = path.replace("<N>", &draft.stem);
         draft.env_files.push(path);
@@ -351,8 +351,11 @@ pub(crate) fn begin(draft: &mut Draft) {
         if optional && draft.chance(50) {
             continue;
         }
-        let path =
-            path.replace("<D>", folder).replace("<T>", &name).replace("<N>", &draft.stem).replace("<U>", &draft.unit);
+        let path = path
+            .replace("<D>", directory)
+            .replace("<T>", &name)
+            .replace("<N>", &draft.stem)
+            .replace("<U>", &draft.unit);
         let text = draft.fill(text.as_bytes());
         draft.add(path, Entry::file(text));
     }

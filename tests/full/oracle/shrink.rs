@@ -7,7 +7,7 @@ use crate::case::{Case, Entry};
 /// How many smaller trees are tried at most; each is loaded and started by the real systemd.
 const TRIES: usize = 400;
 
-/// Removes files, lines and words for as long as `differs` says that the difference is still there.
+/// Removes files, lines and words as long as `differs` returns that the difference remains.
 pub(crate) fn shrink(case: &Case, mut differs: impl FnMut(&Case) -> Result<bool>) -> Result<Case> {
     let mut best = case.clone();
     let mut tries = 0;

@@ -1,4 +1,4 @@
-//! The real systemd: lays trees out in a booted one, has it load and start their units, and collects what it said.
+//! The real systemd: lays trees out in a booted one, has it load and start their units, and collects the results.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -26,7 +26,7 @@ pub(crate) const PROGRAMS: [&str; 6] = [
     "/usr/local/bin/kubenswrapper",
 ];
 
-/// systemd empties the folders of generators at each reload and runs the generators; this one brings the trees' files.
+/// systemd empties the directories of generators at each reload and runs the generators; this one brings the trees' files.
 const GENERATOR: &str = "#!/bin/sh
 for pair in \"$1:generator\" \"$2:generator.early\" \"$3:generator.late\"; do
   from=/run/oracle/\"${pair##*:}\"
@@ -62,13 +62,13 @@ impl Systemd {
         let machine = Machine::boot(label.to_owned(), vec![layer()?], files, "oracle.target")?;
         machine.sh(&format!(
             "mkdir -p {} && systemctl set-environment ORACLE_SET=manager KUBELET_PROXY=http://proxy:3128",
-            dump::FOLDER
+            dump::DIRECTORY
         ))?;
         let world = world(&machine)?;
         Ok(Self { machine, world })
     }
 
-    /// What it says of these cases, in their order. No two have a unit's name in common, and where two have a file in
+    /// Its results for these cases, in their order. No two have a unit's name in common, and where two have a file in
     /// common, it is the same.
     pub(crate) fn ask(&self, cases: &[&Case]) -> Result<Vec<Said>> {
         let mut made = Made::default();
@@ -121,7 +121,7 @@ impl Systemd {
         let said = said.collect::<Result<Vec<Said>>>()?;
         self.machine.run(&format!(
             "systemctl stop -- {names}; systemctl reset-failed -- {names}; rm -rf {0}; mkdir {0}",
-            dump::FOLDER
+            dump::DIRECTORY
         ))?;
         Ok(said)
     }
@@ -161,13 +161,13 @@ impl Systemd {
 
     /// What the dumper wrote.
     fn got(&self, id: &str) -> Result<Option<Got>> {
-        let folder = root(&self.machine).join(dump::FOLDER.trim_start_matches('/'));
-        let file = folder.join(format!("{id}.cmdline"));
+        let directory = root(&self.machine).join(dump::DIRECTORY.trim_start_matches('/'));
+        let file = directory.join(format!("{id}.cmdline"));
         if !file.exists() {
             return Ok(None);
         }
         let argv = fields(&fs::read(file)?);
-        let environment = fields(&fs::read(folder.join(format!("{id}.environ")))?);
+        let environment = fields(&fs::read(directory.join(format!("{id}.environ")))?);
         let pairs = environment.into_iter().map(|pair| {
             let (name, value) = pair.split_once('=').with_context(|| pair.clone())?;
             Ok((name.to_owned(), value.to_owned()))
@@ -189,7 +189,7 @@ impl Systemd {
 
 type Properties = BTreeMap<String, String>;
 
-/// What was said of the unit that was asked for by this name.
+/// The properties of the unit that was requested by this name.
 fn of_unit(all: &[Properties], asked: &str) -> Properties {
     let named = all.iter().find(|unit| {
         let names = unit.get("Names").map_or("", String::as_str);
@@ -222,7 +222,7 @@ fn fields(bytes: &[u8]) -> Vec<String> {
     fields.map(|field| String::from_utf8_lossy(field).into_owned()).collect()
 }
 
-/// Where a tree's file is put: those in the folders of generators are brought there by one.
+/// Where a tree's file is put: those in the directories of generators are brought there by one.
 fn generated(path: &str) -> String {
     match path.strip_prefix("/run/systemd/generator") {
         Some(rest) => format!("/run/oracle/generator{rest}"),
@@ -240,9 +240,9 @@ struct Made {
 impl Made {
     fn make(&mut self, path: &Path, entry: &Entry) -> Result<()> {
         if *entry == Entry::Folder {
-            return self.folder(path);
+            return self.directory(path);
         }
-        self.folder(path.parent().context("a file has a folder")?)?;
+        self.directory(path.parent().context("a file has a directory")?)?;
         if !self.known.insert(path.to_owned()) {
             return Ok(()); // the same in two trees
         }
@@ -256,11 +256,11 @@ impl Made {
         Ok(())
     }
 
-    fn folder(&mut self, path: &Path) -> Result<()> {
+    fn directory(&mut self, path: &Path) -> Result<()> {
         if path.is_dir() {
             return Ok(());
         }
-        self.folder(path.parent().context("a folder has a folder")?)?;
+        self.directory(path.parent().context("a directory has a directory")?)?;
         fs::create_dir(path)?;
         self.paths.push(path.to_owned());
         Ok(())
@@ -268,8 +268,8 @@ impl Made {
 
     fn clear(self) -> Result<()> {
         for path in self.paths.iter().rev() {
-            let folder = path.symlink_metadata()?.is_dir();
-            let removed = if folder { fs::remove_dir(path) } else { fs::remove_file(path) };
+            let directory = path.symlink_metadata()?.is_dir();
+            let removed = if directory { fs::remove_dir(path) } else { fs::remove_file(path) };
             removed.with_context(|| path.display().to_string())?;
         }
         Ok(())
@@ -304,11 +304,11 @@ fn layer() -> Result<PathBuf> {
         return Ok(layer); // made for a systemd before
     }
     let dumper = layer.join(dump::PROGRAM.trim_start_matches('/'));
-    fs::create_dir_all(dumper.parent().context("the dumper's folder")?)?;
+    fs::create_dir_all(dumper.parent().context("the dumper's directory")?)?;
     fs::copy(std::env::current_exe()?, dumper).context("copying this program")?;
     for program in PROGRAMS {
         let link = layer.join(program.trim_start_matches('/'));
-        fs::create_dir_all(link.parent().context("a program's folder")?)?;
+        fs::create_dir_all(link.parent().context("a program's directory")?)?;
         symlink(dump::PROGRAM, link)?;
     }
     let masks = layer.join("etc/systemd/system-generators");

@@ -30,7 +30,7 @@ fn a_finding_shows_the_words_and_who_overrides_whom() {
     .step(Location::file(DROP_IN).at(2, 14, 43), "lost")
     .step(
         Location::file("/gone").at_line(3),
-        "a place that is not there any more, and that takes more than one line to tell of",
+        "a location that does not exist any more, with a text of more than one line in width",
     )
     .fix("write KUBELET_EXTRA_ARGS=--cloud-provider=external into /etc/default/kubelet:2, then\nsystemctl restart kubelet");
     insta::assert_snapshot!(shown(&tree(), &finding), @r#"
@@ -46,8 +46,8 @@ fn a_finding_shows_the_words_and_who_overrides_whom() {
     2 | Environment="KUBELET_EXTRA_ARGS=--cloud-provider=external"
       |              ------------------------------------------- lost
       |
-      = note: /gone:3: a place that is not there any more, and that takes more
-              than one line to tell of
+      = note: /gone:3: a location that does not exist any more, with a text of
+              more than one line in width
       = help: write KUBELET_EXTRA_ARGS=--cloud-provider=external into
               /etc/default/kubelet:2, then
               systemctl restart kubelet
@@ -65,7 +65,7 @@ fn a_secret_file_is_named_and_not_shown() {
 }
 
 #[test]
-fn long_lines_and_odd_places_fit() {
+fn long_lines_and_unusual_locations_fit() {
     let long = format!("A=\"{} --end\"\n", "--some-flag=value ".repeat(40));
     let tree = MemoryTree::new().file(ENV, long.as_str());
     let width = u32::try_from(long.len()).unwrap();

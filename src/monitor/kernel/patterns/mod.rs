@@ -4,7 +4,7 @@
 mod tests;
 
 /// A line counts at this level or a more severe one. Among less severe lines are those about a crashed program, which begin with its
-/// name: whoever may run programs could choose a name that looks like a line of the kernel's (`show_signal_msg` of `arch/x86/mm/fault.c`).
+/// name: a user could choose a name that resembles a line of the kernel's (`show_signal_msg` of `arch/x86/mm/fault.c`).
 const LEAST_SEVERE_LEVEL: u8 = 4;
 /// The line of level 4 that begins with a program's name (`dump_header` of `mm/oom_kill.c`).
 const OF_A_PROGRAM: &str = " invoked oom-killer: ";
@@ -91,7 +91,7 @@ pub(super) const PATTERNS: &[Pattern] = &[
     row("corrected hardware error", Trouble, &["{*}[Hardware Error]: event severity: corrected", "EDAC MC*: * CE "]),
 ];
 
-/// The pattern of a line of that level, by its place in [`PATTERNS`].
+/// The index in [`PATTERNS`] of the pattern that matches a line of this level.
 pub(super) fn find(text: &str, level: u8) -> Option<usize> {
     if level > LEAST_SEVERE_LEVEL || text.contains(OF_A_PROGRAM) {
         return None;

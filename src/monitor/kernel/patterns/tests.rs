@@ -152,7 +152,7 @@ const RECORDED: &[(&str, &str, &str)] = &[
     ("network transmit timeout", "net/sched/sch_generic.c of Linux 6.12", "ena 0000:00:05.0 ens5: NETDEV WATCHDOG: CPU: 3: transmit queue 0 timed out 5001 ms"),
 ];
 
-/// Lines that look like a problem and are none of the node's.
+/// Lines that resemble a problem of the node but report none.
 #[rustfmt::skip]
 const OTHERS: &[&str] = &[
     // nodejs/help#2597: a program's own fault.
@@ -224,7 +224,7 @@ fn other_lines_have_none() {
 }
 
 #[test]
-fn a_program_whose_name_looks_like_a_problem_has_none() {
+fn a_program_whose_name_resembles_a_problem_has_none() {
     let crashed =
         "kernel BUG at [812]: segfault at 0 ip 0 sp 0 error 4 in EDAC MC0: 1 UE due to hardware memory corruption";
     assert_eq!(name(crashed, 6), None);

@@ -92,7 +92,7 @@ impl Story {
         self.kubelet.api_seen(&self.api, self.now);
     }
 
-    /// Three probes of the process fail, each with a look at it.
+    /// Three probes of the process fail, each with a sample of it.
     fn fail(&mut self, pid: i32, probe: &Probe, sample: &Sample) {
         for _ in 0..3 {
             self.now += ms(800);
@@ -124,7 +124,7 @@ impl Story {
 fn a_killed_kubelet_has_crashed_until_another_one_answers() {
     let mut story = Story::healthy();
     story.happens(ServiceEvent::Exited(812));
-    assert_eq!(story.kubelet.view(story.now), None, "systemd may be about to say why");
+    assert_eq!(story.kubelet.view(story.now), None, "systemd may be about to report why");
     story.happens(changed(unit("activating", 0, LastProcess { pid: 812, code: 2, status: 9 }, "signal")));
     let message = story.reports(Status::False, Reason::KubeletCrashed);
     assert_eq!(message, "kubelet pid 812 was killed by SIGKILL (9)");
@@ -210,7 +210,7 @@ fn an_oom_kill_is_reported_with_whose_memory_was_used_up() {
 }
 
 #[test]
-fn an_end_that_nobody_can_explain_is_unexplained_and_a_kubelet_that_was_never_started_is_not_found() {
+fn an_end_without_an_explanation_is_unexplained_and_a_kubelet_that_was_never_started_is_not_found() {
     let mut lost = Story::healthy();
     lost.happens(ServiceEvent::Bus(BusEvent::Lost));
     lost.happens(ServiceEvent::Exited(812));

@@ -24,7 +24,7 @@ fn failed_probes_and_a_state_that_confirms_them_are_a_hang() {
     for (probe, sample, evidence) in [
         (Probe::TimedOut, state('T'), "it is stopped by a signal (state T)"),
         (Probe::TimedOut, frozen, "its cgroup /system.slice/kubelet.service is frozen"),
-        (Probe::TimedOut, waiting(2), "connections wait at its port, and it accepts none"),
+        (Probe::TimedOut, waiting(2), "it does not accept the connections that wait at its port"),
         (Probe::Refused, no_listener, "nothing listens at its port any more"),
     ] {
         let mut story = Story::healthy();
@@ -53,7 +53,7 @@ fn a_wait_in_the_kernel_of_ten_seconds_takes_a_reboot() {
     }
     stuck.reports(Status::False, Reason::KubeletUnkillable);
     killed.reports(Status::False, Reason::KubeletUnkillable);
-    // Three looks within the last round had the same wait.
+    // Three samples within the last round had the same wait.
     assert_eq!(busy.kubelet.view(busy.now), None);
     busy.fail(812, &Probe::TimedOut, &Sample::default());
     busy.reports(Status::Unknown, Reason::KubeletHealthzSilent);

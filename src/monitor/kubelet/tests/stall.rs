@@ -1,4 +1,4 @@
-//! A kubelet that answers and does not get through to the API server.
+//! A kubelet that answers and does not reach the API server.
 
 use super::*;
 use crate::host::sockets::Connection;
@@ -15,7 +15,7 @@ fn connected() -> Story {
     story
 }
 
-fn look(story: &mut Story, connections: &[Connection]) {
+fn list(story: &mut Story, connections: &[Connection]) {
     story.see(Observation::Connections(812, Some(connections.to_vec())));
 }
 
@@ -37,37 +37,37 @@ fn is_healthy(story: &Story) {
 fn stuck_connections_and_an_old_lease_are_a_stall_until_a_connection_works() {
     let mut story = connected();
     assert!(!story.kubelet.running.stall.is_suspected(), "the Lease of a healthy kubelet is not read");
-    look(&mut story, &[STUCK]);
+    list(&mut story, &[STUCK]);
     assert!(story.kubelet.running.stall.is_suspected());
-    look(&mut story, &[]); // it connects again
-    look(&mut story, &[REFUSED, NEW]);
-    look(&mut story, &[STUCK, REFUSED]);
+    list(&mut story, &[]); // it connects again
+    list(&mut story, &[REFUSED, NEW]);
+    list(&mut story, &[STUCK, REFUSED]);
     is_healthy(&story);
     lease_grows_old(&mut story);
     let message = story.reports(Status::False, Reason::KubeletAPIConnectionStalled);
-    assert!(message.starts_with("kubelet pid 812 answers on /healthz, but it does not renew its Lease"), "{message}");
-    look(&mut story, &[STUCK, WORKING]);
+    assert!(message.starts_with("kubelet pid 812 answers on /healthz but does not renew its Lease"), "{message}");
+    list(&mut story, &[STUCK, WORKING]);
     is_healthy(&story);
     assert!(!story.kubelet.running.stall.is_suspected());
 }
 
 #[test]
 fn without_one_of_its_witnesses_there_is_no_stall() {
-    let mut two_looks = connected();
-    look(&mut two_looks, &[STUCK]);
-    look(&mut two_looks, &[STUCK]);
-    look(&mut two_looks, &[NEW]);
-    lease_grows_old(&mut two_looks);
-    is_healthy(&two_looks);
+    let mut two_lists = connected();
+    list(&mut two_lists, &[STUCK]);
+    list(&mut two_lists, &[STUCK]);
+    list(&mut two_lists, &[NEW]);
+    lease_grows_old(&mut two_lists);
+    is_healthy(&two_lists);
 
     let mut delayed = connected();
-    (0..3).for_each(|_| look(&mut delayed, &[Connection { retransmits: 1, ..STUCK }]));
+    (0..3).for_each(|_| list(&mut delayed, &[Connection { retransmits: 1, ..STUCK }]));
     lease_grows_old(&mut delayed);
     is_healthy(&delayed);
 
     let stuck = || {
         let mut story = connected();
-        (0..3).for_each(|_| look(&mut story, &[STUCK]));
+        (0..3).for_each(|_| list(&mut story, &[STUCK]));
         story
     };
     let mut young = stuck();
@@ -103,17 +103,17 @@ fn without_one_of_its_witnesses_there_is_no_stall() {
 #[test]
 fn an_outage_of_the_api_server_is_no_stall_and_after_it_the_kubelet_has_a_minute_to_connect() {
     let mut story = connected();
-    (0..3).for_each(|_| look(&mut story, &[STUCK]));
+    (0..3).for_each(|_| list(&mut story, &[STUCK]));
     story.reach(None);
-    look(&mut story, &[STUCK]);
+    list(&mut story, &[STUCK]);
     assert!(!story.kubelet.running.stall.is_suspected());
     let back = story.now;
     story.reach(Some(back));
-    (0..3).for_each(|_| look(&mut story, &[STUCK]));
+    (0..3).for_each(|_| list(&mut story, &[STUCK]));
     lease_grows_old(&mut story);
     is_healthy(&story);
     story.now = back + Duration::from_mins(1);
-    (0..3).for_each(|_| look(&mut story, &[STUCK]));
+    (0..3).for_each(|_| list(&mut story, &[STUCK]));
     lease_grows_old(&mut story);
     story.reports(Status::False, Reason::KubeletAPIConnectionStalled);
 }

@@ -1,4 +1,4 @@
-//! The rules, over recordings of real hosts (tests/memory-traces). Those in `held-out` were not looked at when the rules were made.
+//! The rules, over recordings of real hosts (tests/memory-traces). Those in `held-out` were not used when the rules were made.
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
@@ -34,7 +34,7 @@ const LETHAL: [(&str, f64); 17] = [
 const LIVELOCK: [&str; 5] =
     ["i100none", "snone", "recorded/livelock-100", "recorded/livelock-300", "held-out/livelock-300"];
 /// A host that did something else: reads and writes of files, limits of cgroups, bursts, swap that suffices.
-const QUIET: [&str; 18] = [
+const WITHOUT_PROBLEM: [&str; 18] = [
     "fpseq",
     "fpmemcg2",
     "kmemcg",
@@ -55,7 +55,7 @@ const QUIET: [&str; 18] = [
     "held-out/zram-absorbs",
 ];
 
-fn folder() -> PathBuf {
+fn directory() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/memory-traces"))
 }
 
@@ -67,7 +67,7 @@ struct Trace {
 
 impl Trace {
     fn read(name: &str) -> Self {
-        let text = fs::read_to_string(folder().join(format!("{name}.jsonl"))).unwrap();
+        let text = fs::read_to_string(directory().join(format!("{name}.jsonl"))).unwrap();
         let mut lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         let mut header = lines.next().unwrap();
         let mut samples: Vec<_> = lines.collect();
@@ -143,18 +143,18 @@ fn entered(transitions: &[Transition], state: State) -> Option<f64> {
 }
 
 #[test]
-fn every_recording_has_its_place_in_these_tests() {
+fn every_recording_is_part_of_these_tests() {
     let mut found = BTreeSet::new();
     for below in ["", "recorded", "held-out"] {
-        for entry in fs::read_dir(folder().join(below)).unwrap() {
+        for entry in fs::read_dir(directory().join(below)).unwrap() {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|extension| extension == "jsonl") {
-                let path = path.strip_prefix(folder()).unwrap().with_extension("");
+                let path = path.strip_prefix(directory()).unwrap().with_extension("");
                 found.insert(path.to_str().unwrap().to_owned());
             }
         }
     }
-    let listed = LETHAL.map(|(name, _)| name).into_iter().chain(LIVELOCK).chain(QUIET);
+    let listed = LETHAL.map(|(name, _)| name).into_iter().chain(LIVELOCK).chain(WITHOUT_PROBLEM);
     assert_eq!(found, listed.map(str::to_owned).collect());
 }
 
@@ -197,7 +197,7 @@ fn a_livelock_is_known_within_seconds_and_reported_after_a_minute() {
 
 #[test]
 fn what_does_not_exhaust_the_hosts_memory_is_not_reported_however_often_it_happens() {
-    for name in QUIET {
+    for name in WITHOUT_PROBLEM {
         let (transitions, thrashing_at) = Trace::read(name).repeated(|_| true).replay();
         assert_eq!((transitions, thrashing_at), (vec![], None), "{name}");
     }

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn the_end_of_the_process_that_started_the_runtime_counts_when_nobody_listens_any_more() {
+fn the_end_of_the_process_that_started_the_runtime_counts_when_no_process_listens_any_more() {
     let mut story = Story::k3s();
     let message = story.reports(Status::True, Reason::ContainerRuntimeIsHealthy);
     assert!(message.ends_with("(pid 950)"), "{message}");
@@ -46,7 +46,7 @@ fn a_runtime_that_has_not_listened_since_its_unit_was_started_is_not_down() {
     story.fails(&Probe::NoListener);
     story.reports(Status::False, Reason::ContainerRuntimeDown);
 
-    // A containerd with much to read, whose unit waits for it to say that it is ready.
+    // A containerd with much to read, whose unit waits for its notification.
     let mut slow = Story::healthy();
     slow.restart("activating");
     slow.now += GRACE;
@@ -69,7 +69,7 @@ fn systemd_that_listens_for_a_socket_unit_stands_for_the_units_main_process() {
 }
 
 #[test]
-fn another_runtime_in_its_place_is_healthy_and_its_own_unit_is_watched() {
+fn another_runtime_at_the_socket_is_healthy_and_its_own_unit_is_watched() {
     let mut story = Story::healthy();
     story.end(812, unit("failed", 0, SIGKILL, "signal"));
     story.reports(Status::False, Reason::ContainerRuntimeDown);
@@ -77,7 +77,7 @@ fn another_runtime_in_its_place_is_healthy_and_its_own_unit_is_watched() {
     assert_eq!(story.runtime.units, ["other.service"]);
     story.answers();
     story.reports(Status::True, Reason::ContainerRuntimeIsHealthy);
-    // What a user starts there by hand belongs to no service: nobody knows why it ends.
+    // A process that a user starts by hand belongs to no service: why it ends is not known.
     let mut by_hand = Story::new();
     by_hand.listens(990, None);
     by_hand.read("containerd.service", UnitState { was_started: false, ..unit("inactive", 0, SIGKILL, "success") });

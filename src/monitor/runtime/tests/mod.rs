@@ -125,7 +125,7 @@ impl Story {
         self.runtime.service_event(event, self.now);
     }
 
-    /// The main process ends, and systemd says how.
+    /// The main process ends, and systemd reports how.
     fn end(&mut self, pid: i32, state: UnitState) {
         self.happens(ServiceEvent::Exited(pid));
         self.changed(state);
@@ -146,7 +146,7 @@ impl Story {
         self.runtime.service.settle(self.now);
     }
 
-    /// Three probes fail, each with a look at the process.
+    /// Three probes fail, each with a sample of the process.
     fn fail(&mut self, probe: &Probe, sample: &Sample, pressure: Pressure) {
         for _ in 0..3 {
             self.now += secs(5);
@@ -279,7 +279,7 @@ fn a_runtime_that_does_not_answer_is_hung_only_if_its_process_confirms_it() {
         twice.probe_with(Probe::TimedOut, Some((state('T'), Pressure::default())));
     }
     twice.keeps_what_is_shown();
-    // It was stopped by a signal once, and nobody looked at the process since, or another one listens.
+    // It was stopped by a signal once, and the process was not sampled since, or another one listens.
     let mut once = Story::healthy();
     once.fail(&Probe::TimedOut, &state('T'), Pressure::default());
     once.probe(Probe::TimedOut);
@@ -317,7 +317,7 @@ fn a_runtime_that_is_not_ready_is_so_only_if_the_kubelet_agrees() {
 }
 
 #[test]
-fn what_nobody_watched_counts_by_systemds_result() {
+fn an_unobserved_end_counts_by_systemds_result() {
     let at_start = |state: UnitState| {
         let mut story = Story::new();
         story.read("containerd.service", state);
@@ -347,7 +347,7 @@ fn what_nobody_watched_counts_by_systemds_result() {
 
     let mut nowhere = Story::new();
     nowhere.runtime.set_endpoint(None);
-    assert_eq!(nowhere.runtime.view(nowhere.now), None, "nobody has looked yet");
+    assert_eq!(nowhere.runtime.view(nowhere.now), None, "nothing has been observed yet");
     nowhere.fails(&Probe::Impossible("no kubelet".into()));
     nowhere.reports(Status::Unknown, Reason::ContainerRuntimeNotFound);
 

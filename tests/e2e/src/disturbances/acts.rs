@@ -176,7 +176,7 @@ fn firewall(node: &ObservedNode, hook: &str, rule: &str) -> Result<()> {
     .map(drop)
 }
 
-/// The table is that of the run's network namespace; its size is the machine's. What is sent gets lost, so that nobody refuses it.
+/// The table is that of the run's network namespace; its size is the machine's. The packets are dropped, so that no host refuses them.
 pub fn fill_conntrack(node: &ObservedNode, _: &ControlPlane) -> Result<()> {
     node.sh("cat /proc/sys/net/netfilter/nf_conntrack_udp_timeout >/run/udp_timeout")?;
     firewall(node, "output", "ct state new accept")?;

@@ -44,7 +44,7 @@ pub const PLANNED_WORK: &[Disturbance] = &[
     sampled("kubelet upgraded by rpm", Do(|node, _| acts::rpm(node, UPGRADE_KUBELET)), 3, Nothing),
     sampled("container runtime upgraded by rpm", Do(|node, _| acts::rpm(node, UPGRADE_RUNTIME)), 3, Nothing),
     sampled("agent upgraded by rpm", Do(|node, _| acts::rpm(node, UPGRADE_AGENT)), 3, Nothing),
-    sampled("restarts with all signs of maintenance", Do(acts::begin_maintenance), 5, Do(acts::end_maintenance)),
+    sampled("restarts with all maintenance signals", Do(acts::begin_maintenance), 5, Do(acts::end_maintenance)),
     sampled("restarts while nodevigil is paused", Shell(RESTARTS_IN_PAUSE), 4, Shell("nodevigil resume")),
 ];
 

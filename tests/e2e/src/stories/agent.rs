@@ -32,7 +32,7 @@ pub fn a_restart_keeps_a_crash(scene: &Scene) -> Result<()> {
     node.kubelet().ensure_only(crashed.at, &["False", "True"])
 }
 
-/// systemd leaves the same traces of a stop and of a clean exit: what the Node shows tells them apart.
+/// systemd leaves the same traces of a stop and of a clean exit; the Node shows which one it was.
 pub fn a_restart_keeps_a_stop(scene: &Scene) -> Result<()> {
     let node = scene.healthy()?;
     let from = Instant::now();
@@ -114,7 +114,7 @@ pub fn a_stop_of_the_agent_keeps_a_true(scene: &Scene) -> Result<()> {
     node.kubelet().ensure_unchanged(&before)
 }
 
-/// As a package manager does it: the new program takes the place of the old one, which still runs.
+/// As a package manager does it: the new program replaces the file of the old one, which is still running.
 pub fn an_upgrade_changes_nothing(scene: &Scene) -> Result<()> {
     let upgrade = "cp /usr/bin/nodevigil /usr/bin/nodevigil.new && mv /usr/bin/nodevigil.new /usr/bin/nodevigil
         systemctl restart nodevigil";

@@ -1,4 +1,4 @@
-//! The API server is away or refuses requests, the Node is re-created, or somebody else writes its conditions.
+//! The API server is away or refuses requests, the Node is re-created, or another client writes its conditions.
 
 use std::{
     fs,
@@ -49,7 +49,7 @@ pub fn a_crash_in_an_outage_is_reported_after_it(scene: &Scene) -> Result<()> {
     node.kubelet().ensure_only(from, &["True", "False"])
 }
 
-/// Nobody saw the `False`, but whoever measures from the transition time must not take the node for one that was healthy
+/// No client saw the `False`, but a controller that measures from the transition time must not take the node for one that was healthy
 /// all along.
 pub fn a_recovery_in_an_outage_moves_the_transition_time(scene: &Scene) -> Result<()> {
     let node = scene.healthy()?;
@@ -126,7 +126,7 @@ pub fn a_refused_apply_is_a_trouble_until_it_is_allowed(scene: &Scene) -> Result
     fs::write(&file, json!({"apiVersion": "v1", "kind": "List", "items": [policy, binding]}).to_string())?;
     let file = file.to_str().context("a path of ours is text")?;
     scene.plane().kubectl(&["create", "--filename", file])?;
-    sleep(Duration::from_secs(10)); // nothing says when the API server enforces a new policy
+    sleep(Duration::from_secs(10)); // the API server does not report when it enforces a new policy
     let from = Instant::now();
     node.disable_restart()?;
     node.kill_kubelet()?;

@@ -37,7 +37,7 @@ pub fn a_ready_node_is_bootstrapped(scene: &Scene) -> Result<()> {
 }
 
 /// With `--cloud-provider=external` in a cluster without a cloud controller.
-pub fn a_taint_that_nobody_removes_is_late_then_stuck(scene: &Scene) -> Result<()> {
+pub fn a_taint_that_is_not_removed_is_late_then_stuck(scene: &Scene) -> Result<()> {
     let from = Instant::now();
     let node = scene.healthy_with(|node| {
         node.file("/var/lib/kubelet/kubeadm-flags.env", "KUBELET_KUBEADM_ARGS=--cloud-provider=external\n")
@@ -89,7 +89,7 @@ pub fn a_host_that_cannot_join_shows_the_stage_and_the_cause(scene: &Scene) -> R
     Ok(())
 }
 
-/// Waits until `nodevigil bootstrap` says that the node is stuck at this stage, with a message that contains `part`.
+/// Waits until `nodevigil bootstrap` reports that the node is stuck at this stage, with a message that contains `part`.
 fn wait_until_stuck(node: &ObservedNode, stage: &str, part: &str) -> Result<Value> {
     let mut last = Value::Null;
     let found = wait_until("the stage and its cause", WAIT, || {

@@ -1,5 +1,5 @@
 //! D-Bus signals in systemd's name that systemd has not sent. The bus delivers a signal to whom it is addressed to,
-//! whoever sends it.
+//! any sender.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use crate::{
 const MANAGER: &str = "/org/freedesktop/systemd1 org.freedesktop.systemd1.Manager";
 const UNIT: &str = "/org/freedesktop/systemd1/unit/kubelet_2eservice org.freedesktop.DBus.Properties PropertiesChanged";
 
-/// What the script says when it has sent one of each.
+/// The line that the script prints when it has sent one of each.
 const SENT: &str = "one of each was sent";
 
 /// One of each kind that the agent could listen to, in the words of `busctl emit`.
@@ -48,7 +48,7 @@ fn script(node: &ObservedNode) -> Result<String> {
     Ok(lines.join("\n"))
 }
 
-/// Runs it as nobody in the background, `times` times, as the unit `forger`.
+/// Runs it as the user nobody in the background, `times` times, as the unit `forger`.
 fn forge(node: &ObservedNode, times: u32) -> Result<()> {
     let script = script(node)?;
     node.sh(&format!(

@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// The flag is in a drop-in, as a cloud's manual says, and the file of the package, which systemd reads later, replaces it.
+/// The flag is in a drop-in, as in a cloud's manual, and the file of the package, which systemd reads later, replaces it.
 const DROP_IN: &str = "/etc/systemd/system/kubelet.service.d/20-hcloud.conf";
 const WRONG: &str = "[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--cloud-provider=external\"\n";
 const PACKAGED: &str = "/etc/default/kubelet";

@@ -1,4 +1,4 @@
-//! Controllers that act on the conditions: the real Karpenter and Cluster API (tests/cluster) beside a real node.
+//! Controllers that act on the conditions: the real Karpenter and Cluster API (tests/cluster) with a real node.
 
 mod cluster_api;
 mod karpenter;
@@ -114,11 +114,11 @@ fn ensure_waited(since: &str, done: &str) -> Result<()> {
     Ok(())
 }
 
-/// The controller's program, in the folder that `NODEVIGIL_CONSUMERS` names.
+/// The controller's program, in the directory that `NODEVIGIL_CONSUMERS` names.
 fn program(name: &str) -> Result<PathBuf> {
-    let folder = std::env::var_os("NODEVIGIL_CONSUMERS")
+    let directory = std::env::var_os("NODEVIGIL_CONSUMERS")
         .context("NODEVIGIL_CONSUMERS is not set: start the stories by `make stories`")?;
-    let path = Path::new(&folder).join(name).join(name);
+    let path = Path::new(&directory).join(name).join(name);
     ensure!(path.is_file(), "{} is missing: run `make consumers`", path.display());
     Ok(path)
 }

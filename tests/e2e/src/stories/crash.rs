@@ -39,7 +39,7 @@ pub fn a_flag_that_does_not_exist_is_a_crash_loop(scene: &Scene) -> Result<()> {
 }
 
 pub fn the_start_limit_counts_as_a_crash_loop(scene: &Scene) -> Result<()> {
-    // Three ends and the start at boot. systemd says Result=start-limit-hit only of a start that somebody asks for.
+    // Three ends and the start at boot. systemd reports Result=start-limit-hit only for a start by a job.
     let limit = "[Unit]\nStartLimitIntervalSec=60\nStartLimitBurst=4\n";
     let node = scene.healthy_with(|node| node.kubelet_unit(limit))?;
     let from = add_removed_flag(&node)?;
@@ -51,7 +51,7 @@ pub fn the_start_limit_counts_as_a_crash_loop(scene: &Scene) -> Result<()> {
     node.kubelet().ensure_only(from, &["True", "False"])
 }
 
-/// The limit of its own unit. systemd of cgroup v1 says `Result=signal`, so the kernel's record alone tells.
+/// The limit of its own unit. systemd on cgroup v1 reports `Result=signal`, so only the kernel's record shows the OOM kill.
 pub fn an_oom_kill_shows_its_limit(scene: &Scene) -> Result<()> {
     // Time to see the first of them, because the kubelet is killed at each start.
     let node = scene.healthy_with(|node| node.kubelet_unit("[Service]\nRestartSec=3\n"))?;

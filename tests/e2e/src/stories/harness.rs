@@ -36,10 +36,10 @@ pub fn nothing_is_left_of_a_node(scene: &Scene) -> Result<()> {
     let kept = Namespaces::of_tree(node.machine().pid1())?;
     let group = node.machine().group().to_owned();
     ensure!(!kept.processes()?.is_empty(), "no process in {kept:?}");
-    ensure!(!cgroups::folders(&group)?.is_empty(), "no control groups {group}");
+    ensure!(!cgroups::directories(&group)?.is_empty(), "no control groups {group}");
     node.machine().end()?;
     kept.ensure_gone()?;
-    let groups = cgroups::folders(&group)?;
+    let groups = cgroups::directories(&group)?;
     ensure!(groups.is_empty(), "left: {groups:?}");
     let entries = std::fs::read_dir(namespaces::work().join("nodes"))?.flatten();
     let files: Vec<_> = entries.map(|entry| entry.file_name()).collect();
@@ -62,10 +62,10 @@ pub fn nothing_is_left_of_a_killed_run(_scene: &Scene) -> Result<()> {
     gone.or_else(|_| kept.ensure_gone())?;
     kept.ensure_gone()?;
     // Control groups do survive a kill; the next run removes them.
-    ensure!(!cgroups::folders(&group)?.is_empty(), "no control groups {group}");
+    ensure!(!cgroups::directories(&group)?.is_empty(), "no control groups {group}");
     wait_until("the next run to remove them", SOON, || {
         cgroups::sweep()?;
-        Ok(cgroups::folders(&group)?.is_empty().then_some(()))
+        Ok(cgroups::directories(&group)?.is_empty().then_some(()))
     })
 }
 

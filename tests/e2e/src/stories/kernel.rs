@@ -12,9 +12,9 @@ use crate::{
     support::WAIT,
 };
 
-/// A folder of the node for a file system of a story.
-const FOLDER: &str = "/mnt/story";
-/// The agent looks at limits and processes each 30 s, and has to find something several times.
+/// A directory of the node for a file system of a story.
+const DIRECTORY: &str = "/mnt/story";
+/// The agent reads limits and processes every 30 s, and has to find a problem several times.
 const LONG: Duration = Duration::from_mins(4);
 
 fn kernel(node: &ObservedNode) -> ConditionView<'_> {
@@ -29,13 +29,13 @@ fn healthy(scene: &Scene) -> Result<(Arc<ObservedNode>, Condition)> {
     Ok((node, shown))
 }
 
-/// Mounts a file system of 8 MiB on a loop device at [`FOLDER`]. `change` is a command of debugfs(8) that changes it before
+/// Mounts a file system of 8 MiB on a loop device at [`DIRECTORY`]. `change` is a command of debugfs(8) that changes it before
 /// (`stats` changes nothing).
 fn mount_image(node: &ObservedNode, change: &str) -> Result<()> {
     node.sh(&format!(
-        "mkdir -p {FOLDER} && truncate -s 8M /run/story.img && mkfs.ext4 -q -d /etc/containerd /run/story.img
+        "mkdir -p {DIRECTORY} && truncate -s 8M /run/story.img && mkfs.ext4 -q -d /etc/containerd /run/story.img
          debugfs -w -R '{change}' /run/story.img 2>/dev/null
-         mount -o loop /run/story.img {FOLDER}"
+         mount -o loop /run/story.img {DIRECTORY}"
     ))
     .map(drop)
 }
@@ -58,15 +58,15 @@ pub fn forged_lines_change_nothing(scene: &Scene) -> Result<()> {
     node.start_kubelet().map(drop)
 }
 
-/// ext4 finds a folder's entry whose inode was cleared.
+/// ext4 finds a directory's entry whose inode was cleared.
 pub fn an_error_of_a_file_system_is_a_warning(scene: &Scene) -> Result<()> {
     let (node, before) = healthy(scene)?;
     mount_image(&node, "clri config.toml")?;
     let from = Instant::now();
-    node.run(&format!("cat {FOLDER}/config.toml"))?;
+    node.run(&format!("cat {DIRECTORY}/config.toml"))?;
     let shown = kernel(&node).wait_for(from, "True", "KernelTroubleLogged")?;
     ensure!(shown.message.contains("ext4 error") && shown.message.contains("EXT4-fs error (device loop"), "{shown:?}");
-    node.sh(&format!("umount {FOLDER}"))?;
+    node.sh(&format!("umount {DIRECTORY}"))?;
     kernel(&node).ensure_no_flip(&before)?;
     let events = node.events(scene.plane())?;
     let warning = ("Warning".to_owned(), "KernelTroubleLogged".to_owned());
@@ -98,8 +98,8 @@ impl<'a> Frozen<'a> {
     fn new(node: &'a ObservedNode) -> Result<Self> {
         // The first one if the run is killed.
         node.sh(&format!(
-            "(sleep 290; fsfreeze --unfreeze {FOLDER}) >/dev/null 2>&1 &
-             fsfreeze --freeze {FOLDER}"
+            "(sleep 290; fsfreeze --unfreeze {DIRECTORY}) >/dev/null 2>&1 &
+             fsfreeze --freeze {DIRECTORY}"
         ))?;
         Ok(Self(node))
     }
@@ -107,7 +107,7 @@ impl<'a> Frozen<'a> {
 
 impl Drop for Frozen<'_> {
     fn drop(&mut self) {
-        let _ = self.0.run(&format!("fsfreeze --unfreeze {FOLDER}")); // it fails if the node has ended
+        let _ = self.0.run(&format!("fsfreeze --unfreeze {DIRECTORY}")); // it fails if the node has ended
     }
 }
 
@@ -115,7 +115,7 @@ impl Drop for Frozen<'_> {
 pub fn a_systemd_that_waits_in_the_kernel_is_deadlocked(scene: &Scene) -> Result<()> {
     let (node, _) = healthy(scene)?;
     mount_image(&node, "stats")?;
-    node.sh(&format!("mkdir -p /etc/systemd/system.control && mount --bind {FOLDER} /etc/systemd/system.control"))?;
+    node.sh(&format!("mkdir -p /etc/systemd/system.control && mount --bind {DIRECTORY} /etc/systemd/system.control"))?;
     let frozen = Frozen::new(&node)?;
     let from = Instant::now();
     node.sh("systemctl set-property containerd.service CPUWeight=200 >/dev/null 2>&1 &")?;

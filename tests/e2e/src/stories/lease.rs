@@ -17,7 +17,7 @@ const KUBECONFIG: &str = "/etc/kubernetes/kubelet.conf";
 const STALL_WAIT: Duration = Duration::from_mins(4);
 
 pub fn an_expired_client_certificate_is_reported_until_it_is_renewed(scene: &Scene) -> Result<()> {
-    // Nobody signs a new one.
+    // No controller signs a new one.
     let flags = "KUBELET_KUBEADM_ARGS=--rotate-certificates=false\n";
     let node = scene.healthy_with(|node| node.file("/var/lib/kubelet/kubeadm-flags.env", flags))?;
     let user = format!("system:node:{}", node.name());

@@ -27,7 +27,7 @@ pub fn a_crash_shows_signal_and_pid(scene: &Scene) -> Result<()> {
 pub fn a_clean_exit_without_a_stop_job_is_a_crash(scene: &Scene) -> Result<()> {
     let node = scene.healthy_with(|node| node.kubelet_unit("[Service]\nRestart=on-failure\n"))?;
     let from = Instant::now();
-    // The signal alone: systemd has no job, and nobody asked it to stop the unit.
+    // The signal alone: systemd has no job for the unit.
     node.sh("systemctl kill --kill-who=main --signal=TERM kubelet")?;
     let crashed = node.kubelet().wait_for(from, "False", "KubeletCrashed")?;
     ensure!(crashed.message.contains("exited with code 0"), "{crashed:?}");

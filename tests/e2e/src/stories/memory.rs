@@ -100,8 +100,8 @@ fn thrash(guest: &mut Guest, watch: &NodeWatch) -> Result<()> {
     let healthy = health.wait_for(from, "True", "MemoryIsHealthy")?;
     guest.enter(THRASH)?;
     let thrashes = health.wait_longer_for(healthy.at, THRASHES_WITHIN, "False", "MemoryThrashing")?;
-    let says = |part: &str| thrashes.message.contains(part);
-    ensure!(says("the kernel drops pages of files") && says("and reads back ") && says("dd (pid "), "{thrashes:?}");
+    let has = |part: &str| thrashes.message.contains(part);
+    ensure!(has("the kernel drops pages of files") && has("and reads back ") && has("dd (pid "), "{thrashes:?}");
     outlook.wait_for(healthy.at, "True", "MemoryRunsOut")?;
     let ended = Instant::now();
     guest.enter("killall dd")?;

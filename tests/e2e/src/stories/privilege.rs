@@ -49,7 +49,7 @@ pub fn a_stolen_token_is_worth_its_own_node(scene: &Scene) -> Result<()> {
     wait_until("the token of a deleted Node to be refused", WAIT, || Ok((thief.send(&read)?.0 == 401).then_some(())))
 }
 
-/// If somebody has bound the agents to a role that is far too wide, the policies still hold.
+/// Even if the agents are bound to a role that is far too wide, the policies hold.
 pub fn the_policies_hold_whatever_the_role(scene: &Scene) -> Result<()> {
     let trial = Trial::prepare(scene)?;
     let create = |arguments: &[&str]| trial.plane.kubectl(&[&["create"], arguments].concat());

@@ -84,7 +84,7 @@ pub fn a_stopped_process_is_hung_until_it_continues(scene: &Scene) -> Result<()>
     runtime(&node).ensure_only(hung.at, &["True", "False"])
 }
 
-/// The limit of its own unit. systemd of cgroup v1 says `Result=signal`, so the kernel's record alone tells.
+/// The limit of its own unit. systemd on cgroup v1 reports `Result=signal`, so only the kernel's record shows the OOM kill.
 pub fn an_oom_kill_shows_its_limit(scene: &Scene) -> Result<()> {
     let node = healthy(scene, |node| node)?;
     let set_limit = |limit: &str| {
@@ -106,7 +106,7 @@ pub fn an_oom_kill_shows_its_limit(scene: &Scene) -> Result<()> {
 }
 
 /// A containerd without its CRI plugin answers each call with `Unimplemented`.
-pub fn a_runtime_without_cri_is_not_ready_when_the_kubelet_says_so(scene: &Scene) -> Result<()> {
+pub fn a_runtime_without_cri_is_not_ready_when_the_kubelet_reports_so(scene: &Scene) -> Result<()> {
     let settings = "[kubelet]\nstart_grace_secs = 10\n";
     let node = healthy(scene, |node| node.file("/etc/nodevigil/config.d/60-story.toml", settings))?;
     let from = Instant::now();
@@ -127,10 +127,10 @@ pub fn another_program_of_that_name_changes_nothing(scene: &Scene) -> Result<()>
     let (from, before) = (Instant::now(), runtime(&node).shown()?);
     node.sh("cp /bin/sleep /tmp/containerd
          mkdir /tmp/grows; cp /usr/bin/tail /tmp/grows/containerd
-         systemd-run --unit=of-nobody --slice=user-65534.slice --uid=65534 /tmp/containerd 1000
+         systemd-run --unit=of-a-user --slice=user-65534.slice --uid=65534 /tmp/containerd 1000
          systemd-run --unit=of-root --slice=user-0.slice /tmp/containerd 1000")?;
     for signal in ["STOP", "KILL"] {
-        node.sh(&format!("systemctl kill --signal={signal} of-nobody of-root"))?;
+        node.sh(&format!("systemctl kill --signal={signal} of-a-user of-root"))?;
         runtime(&node).ensure_unchanged(&before)?;
     }
     // It reads zeros without a line's end into its memory, until the kernel OOM-kills it.

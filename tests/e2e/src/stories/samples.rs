@@ -10,10 +10,11 @@ use crate::{
 };
 
 pub fn an_api_server_takes_each_sample(scene: &Scene) -> Result<()> {
-    let folder = std::env::var("NODEVIGIL_CRDS").context("NODEVIGIL_CRDS is not set: start this by `make stories`")?;
+    let directory =
+        std::env::var("NODEVIGIL_CRDS").context("NODEVIGIL_CRDS is not set: start this by `make stories`")?;
     let own = repository().join("tests/cluster/crds/stand-ins").display().to_string();
     let plane = scene.plane();
-    plane.kubectl(&["apply", "--server-side", "-f", &folder, "-f", &own])?;
+    plane.kubectl(&["apply", "--server-side", "-f", &directory, "-f", &own])?;
     plane.kubectl(&["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"])?;
     let dry_run =
         |path: &Path| plane.kubectl(&["apply", "--server-side", "--dry-run=server", "-f", &path.display().to_string()]);

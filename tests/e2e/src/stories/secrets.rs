@@ -129,11 +129,11 @@ fn ensure_no_secret(node: &ObservedNode, plane: &ControlPlane) -> Result<()> {
         ensure!(code <= 2 && text.len() > 100, "`{command}` ended with {code}: {text}");
         shown.push(((*command).to_owned(), text));
     }
-    for (place, text) in &shown {
+    for (source, text) in &shown {
         let found = secrets.iter().find_map(|secret| text.find(secret));
         let around =
             |at: usize| text[text.floor_char_boundary(at.saturating_sub(200))..].chars().take(400).collect::<String>();
-        ensure!(found.is_none(), "a secret is in {place}: {}", found.map(around).unwrap_or_default());
+        ensure!(found.is_none(), "a secret is in {source}: {}", found.map(around).unwrap_or_default());
     }
     Ok(())
 }

@@ -51,7 +51,7 @@ fn play(scene: &Scene, disturbances: &[Disturbance], restarts: Option<[&'static 
     Ok(node)
 }
 
-/// That nothing was reported is not because nobody looked.
+/// The agent was watching while nothing was reported.
 fn ensure_a_crash_is_reported(node: &ObservedNode, from: Instant) -> Result<()> {
     node.kubelet().wait_for(from, "False", "KubeletCrashed")?;
     ensure!(ensure_no_problem(node, from).is_err(), "the crash is no problem to this story");

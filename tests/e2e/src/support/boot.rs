@@ -26,11 +26,11 @@ use super::{cgroups, output};
 /// What to boot; handed to the process as a JSON file.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Spec {
-    /// The node's folder: where its tmpfs is mounted, unseen by all others.
-    pub folder: PathBuf,
+    /// The node's directory: where its tmpfs is mounted, unseen by all others.
+    pub directory: PathBuf,
     /// Its control group, `RUN/NODE`.
     pub group: String,
-    /// Folders to lay over this machine's root, topmost first.
+    /// Directorys to lay over this machine's root, topmost first.
     pub layers: Vec<PathBuf>,
     /// Its files; a later one replaces an earlier one.
     pub files: Vec<File>,
@@ -102,7 +102,7 @@ pub fn boot(spec: &Path) -> Result<Infallible> {
     let root = overlay(&spec)?;
     file_systems(&root)?;
     cgroups::mount_below(&root, &hierarchies)?;
-    kernel_settings(&spec.folder, &root)?;
+    kernel_settings(&spec.directory, &root)?;
     clear(&root)?;
     for file in &spec.files {
         write(&root, file)?;
@@ -127,12 +127,12 @@ pub fn boot(spec: &Path) -> Result<Infallible> {
 
 fn overlay(spec: &Spec) -> Result<PathBuf> {
     let none = MsFlags::empty();
-    let folders = ["upper", "work", "root", "kernel"].map(|name| spec.folder.join(name));
-    mount(Some("tmpfs"), &spec.folder, Some("tmpfs"), none, Some("mode=755")).context("the node's tmpfs")?;
-    for folder in &folders {
-        fs::create_dir(folder).context("making the node's folders")?;
+    let directories = ["upper", "work", "root", "kernel"].map(|name| spec.directory.join(name));
+    mount(Some("tmpfs"), &spec.directory, Some("tmpfs"), none, Some("mode=755")).context("the node's tmpfs")?;
+    for directory in &directories {
+        fs::create_dir(directory).context("making the node's directories")?;
     }
-    let [upper, work, root, _] = &folders;
+    let [upper, work, root, _] = &directories;
     let mut lower: Vec<String> = spec.layers.iter().map(|layer| layer.display().to_string()).collect();
     lower.push("/".to_owned());
     let options = format!("lowerdir={},upperdir={},workdir={}", lower.join(":"), upper.display(), work.display());
@@ -143,7 +143,7 @@ fn overlay(spec: &Spec) -> Result<PathBuf> {
 
 fn file_systems(root: &Path) -> Result<()> {
     let none = MsFlags::empty();
-    // The kubelet measures the file system of its root folder, and does not know an overlay's.
+    // The kubelet measures the file system of its root directory, and does not know an overlay's.
     for (kind, at, flags, options) in [
         ("tmpfs", "run", none, Some("mode=755")),
         ("tmpfs", "tmp", none, Some("mode=1777")),
@@ -159,11 +159,11 @@ fn file_systems(root: &Path) -> Result<()> {
     Ok(())
 }
 
-fn kernel_settings(folder: &Path, root: &Path) -> Result<()> {
+fn kernel_settings(directory: &Path, root: &Path) -> Result<()> {
     for (name, value) in KERNEL {
         let at = root.join("proc/sys").join(name);
         if at.exists() {
-            let file = folder.join("kernel").join(name.replace('/', "."));
+            let file = directory.join("kernel").join(name.replace('/', "."));
             fs::write(&file, format!("{value}\n"))?;
             mount(Some(&file), &at, None::<&str>, MsFlags::MS_BIND, None::<&str>)
                 .with_context(|| format!("binding {}", at.display()))?;
@@ -192,7 +192,7 @@ fn clear(root: &Path) -> Result<()> {
 /// Writes a file below `root`.
 pub fn write(root: &Path, file: &File) -> Result<()> {
     let path = root.join(file.path.trim_start_matches('/'));
-    fs::create_dir_all(path.parent().context("a file has a folder")?)?;
+    fs::create_dir_all(path.parent().context("a file has a directory")?)?;
     fs::write(&path, &file.content).with_context(|| format!("writing the node's {}", file.path))?;
     fs::set_permissions(&path, fs::Permissions::from_mode(file.mode))?;
     Ok(())

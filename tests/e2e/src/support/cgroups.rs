@@ -2,7 +2,7 @@
 //!
 //! Namespaces do not take their control groups with them, and without own groups two nodes would share
 //! `/system.slice/kubelet.service`: processes, limits and all. A run's groups are named after its outer process, so that
-//! a later run can tell which are of a run that was killed.
+//! a later run can find those of a run that was killed.
 
 use std::{
     fs, io,
@@ -115,9 +115,9 @@ pub fn sweep() -> Result<()> {
     Ok(())
 }
 
-/// Whether a folder is not a run's, or is that of a run which may still live.
-fn may_be_in_use(folder: &str) -> bool {
-    let run = folder.strip_prefix(PREFIX).and_then(|rest| rest.strip_prefix('-'));
+/// Whether a directory is not a run's, or is that of a run which may still live.
+fn may_be_in_use(directory: &str) -> bool {
+    let run = directory.strip_prefix(PREFIX).and_then(|rest| rest.strip_prefix('-'));
     let parts: Vec<&str> = run.unwrap_or_default().split('-').collect();
     let [namespace, pid, start_time] = parts[..] else {
         return true;
@@ -144,18 +144,19 @@ pub fn join(group: &str) -> Result<()> {
     let hierarchies = hierarchies()?;
     let hybrid = is_hybrid(&hierarchies);
     for hierarchy in &hierarchies {
-        let mut folder = hierarchy.mount.clone();
+        let mut directory = hierarchy.mount.clone();
         for part in group.split('/') {
-            let parent = folder.clone();
-            folder.push(part);
+            let parent = directory.clone();
+            directory.push(part);
             let made = match &hierarchy.controllers {
-                Some(controllers) => make_version_1(controllers, &parent, &folder),
-                None if hybrid => make(&folder),
-                None => delegate(&parent).and_then(|()| make(&folder)),
+                Some(controllers) => make_version_1(controllers, &parent, &directory),
+                None if hybrid => make(&directory),
+                None => delegate(&parent).and_then(|()| make(&directory)),
             };
-            made.with_context(|| format!("making the control group {}", folder.display()))?;
+            made.with_context(|| format!("making the control group {}", directory.display()))?;
         }
-        fs::write(folder.join("cgroup.procs"), "0").with_context(|| format!("moving into {}", folder.display()))?;
+        fs::write(directory.join("cgroup.procs"), "0")
+            .with_context(|| format!("moving into {}", directory.display()))?;
     }
     Ok(())
 }
@@ -169,20 +170,20 @@ fn delegate(parent: &Path) -> Result<()> {
     Ok(())
 }
 
-fn make_version_1(controllers: &str, parent: &Path, folder: &Path) -> Result<()> {
-    make(folder)?;
+fn make_version_1(controllers: &str, parent: &Path, directory: &Path) -> Result<()> {
+    make(directory)?;
     if controllers.split(',').any(|controller| controller == "cpuset") {
         // A new group of version 1 has no processor and no memory node, and takes no process.
         for file in ["cpuset.cpus", "cpuset.mems"] {
-            fs::write(folder.join(file), fs::read(parent.join(file))?)?;
+            fs::write(directory.join(file), fs::read(parent.join(file))?)?;
         }
-        fs::write(folder.join("cgroup.clone_children"), "1")?;
+        fs::write(directory.join("cgroup.clone_children"), "1")?;
     }
     Ok(())
 }
 
-fn make(folder: &Path) -> Result<()> {
-    match fs::create_dir(folder) {
+fn make(directory: &Path) -> Result<()> {
+    match fs::create_dir(directory) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error.into()),
         _ => Ok(()),
     }
@@ -213,19 +214,19 @@ pub fn mount_below(root: &Path, hierarchies: &[Hierarchy]) -> Result<()> {
     attach("cgroup2", &base.join("unified"), None)
 }
 
-/// The folders of `group` that exist.
-pub fn folders(group: &str) -> Result<Vec<PathBuf>> {
+/// The directories of `group` that exist.
+pub fn directories(group: &str) -> Result<Vec<PathBuf>> {
     let all = hierarchies()?.into_iter().map(|hierarchy| hierarchy.mount.join(group));
-    Ok(all.filter(|folder| folder.exists()).collect())
+    Ok(all.filter(|directory| directory.exists()).collect())
 }
 
 /// Removes `group` everywhere; waits while the last processes in it end.
 pub fn remove(group: &str, timeout: Duration) -> Result<()> {
     let mut last = String::new();
     let removed = wait_until("control groups to become empty", timeout, || {
-        for folder in folders(group)? {
-            if let Err(error) = remove_tree(&folder) {
-                last = format!("{}: {error}", folder.display());
+        for directory in directories(group)? {
+            if let Err(error) = remove_tree(&directory) {
+                last = format!("{}: {error}", directory.display());
                 return Ok(None);
             }
         }
@@ -238,11 +239,11 @@ pub fn remove(group: &str, timeout: Duration) -> Result<()> {
 }
 
 /// `rmdir` from the leaves up: a group that holds a process refuses, so nothing that lives is harmed.
-fn remove_tree(folder: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(folder)?.flatten() {
+fn remove_tree(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)?.flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             remove_tree(&entry.path())?;
         }
     }
-    fs::remove_dir(folder)
+    fs::remove_dir(directory)
 }

@@ -22,7 +22,7 @@ use super::{
 /// A control plane that the stories share. It ends when it is dropped, and with the run.
 #[derive(Debug)]
 pub struct ControlPlane {
-    folder: PathBuf,
+    directory: PathBuf,
     port: u16,
     etcd_port: u16,
     /// In the order in which they must end; the API server is none while a story has stopped it.
@@ -39,8 +39,9 @@ struct Daemons {
 impl ControlPlane {
     /// Starts it; returns when the API server is ready and has the agents' roles and policies.
     pub fn start() -> Result<Self> {
-        let folder = namespaces::work().join("control-plane");
-        let plane = Self { folder, port: namespaces::port(), etcd_port: namespaces::port(), daemons: Mutex::default() };
+        let directory = namespaces::work().join("control-plane");
+        let plane =
+            Self { directory, port: namespaces::port(), etcd_port: namespaces::port(), daemons: Mutex::default() };
         plane.make_certificates()?;
         let etcd = plane.spawn("etcd", &plane.etcd_arguments())?;
         plane.daemons().etcd = Some(etcd);
@@ -86,7 +87,7 @@ impl ControlPlane {
     /// kubectl as the administrator, ready to be run.
     pub fn kubectl_command(&self) -> Result<Command> {
         let mut kubectl = Command::new(programs::kubernetes("kubectl")?);
-        kubectl.arg("--kubeconfig").arg(self.file("admin.conf")).env("HOME", &self.folder);
+        kubectl.arg("--kubeconfig").arg(self.file("admin.conf")).env("HOME", &self.directory);
         Ok(kubectl)
     }
 
@@ -147,11 +148,11 @@ impl ControlPlane {
     }
 
     fn spawn(&self, program: &str, arguments: &[String]) -> Result<Daemon> {
-        Daemon::start(&self.folder, &programs::kubernetes(program)?, arguments)
+        Daemon::start(&self.directory, &programs::kubernetes(program)?, arguments)
     }
 
     fn file(&self, name: &str) -> String {
-        self.folder.join(name).display().to_string()
+        self.directory.join(name).display().to_string()
     }
 
     fn kubeadm(&self, arguments: &[&str]) -> Result<String> {
@@ -221,7 +222,7 @@ impl ControlPlane {
         ]
     }
 
-    /// With the controllers that write Nodes beside the kubelet and the agent.
+    /// With the controllers that write Nodes, as the kubelet and the agent do.
     fn controller_manager_arguments(&self) -> Vec<String> {
         let kubeconfig = self.file("controller-manager.conf");
         vec![
@@ -233,7 +234,7 @@ impl ControlPlane {
             "--bind-address=127.0.0.1".to_owned(),
             format!("--secure-port={}", namespaces::port()),
             format!("--cert-dir={}", self.file("controller-manager")),
-            // Without it RBAC silently refuses the lifecycle controller's writes, and no node ever turns Unknown.
+            // Without it RBAC silently refuses the lifecycle controller's writes, and no node ever becomes Unknown.
             "--use-service-account-credentials=true".to_owned(),
         ]
     }

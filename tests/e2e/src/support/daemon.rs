@@ -20,10 +20,10 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts `program`; its output is appended to `NAME.log` in `folder`.
-    pub fn start(folder: &Path, program: &Path, arguments: &[String]) -> Result<Self> {
+    /// Starts `program`; its output is appended to `NAME.log` in `directory`.
+    pub fn start(directory: &Path, program: &Path, arguments: &[String]) -> Result<Self> {
         let name = program.file_name().context("a program has a name")?;
-        let log = folder.join(name).with_extension("log");
+        let log = directory.join(name).with_extension("log");
         let output = OpenOptions::new().create(true).append(true).open(&log).context("opening a log")?;
         let child = Command::new(program)
             .args(arguments)

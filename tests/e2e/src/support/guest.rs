@@ -61,19 +61,19 @@ exec sh
 /// A running guest. It is gone when it is dropped.
 #[derive(Debug)]
 pub struct Guest {
-    folder: PathBuf,
+    directory: PathBuf,
     emulator: Child,
 }
 
 impl Guest {
     /// Creates the Node of that name and boots a guest whose agent reports on it. It takes some seconds until the agent runs.
     pub fn boot(plane: &ControlPlane, name: &str) -> Result<Self> {
-        let folder = namespaces::work().join("nodes").join(name);
-        let root = folder.join("root");
+        let directory = namespaces::work().join("nodes").join(name);
+        let root = directory.join("root");
         for empty in ["bin", "dev", "modules", "proc", "root", "run", "sys", "var/lib/nodevigil"] {
-            fs::create_dir_all(root.join(empty)).context("making the guest's folders")?;
+            fs::create_dir_all(root.join(empty)).context("making the guest's directories")?;
         }
-        let node = folder.join("node.json");
+        let node = directory.join("node.json");
         fs::write(&node, json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}).to_string())?;
         plane.kubectl(&["create", "--filename", &node.display().to_string()])?;
         let kubeconfig = plane.kubeconfig(&format!("nodevigil:{name}"), "nodevigil-agents")?;
@@ -83,10 +83,10 @@ impl Guest {
             boot::write(&root, file)?;
         }
         let mut image = Command::new("sh");
-        image.args(["-euc", IMAGE]).current_dir(&folder).env("AGENT", programs::agent()?);
+        image.args(["-euc", IMAGE]).current_dir(&directory).env("AGENT", programs::agent()?);
         output(image.env("KERNEL", kernel()?)).context("making the guest's image")?;
-        let emulator = emulate(&folder)?;
-        Ok(Self { folder, emulator })
+        let emulator = emulate(&directory)?;
+        Ok(Self { directory, emulator })
     }
 
     /// Types lines into the shell on its console.
@@ -97,7 +97,7 @@ impl Guest {
 
     /// The end of what its console shows, with the agent's log.
     pub fn console(&self) -> String {
-        tail(&self.folder.join("console"))
+        tail(&self.directory.join("console"))
     }
 }
 
@@ -105,21 +105,21 @@ impl Drop for Guest {
     fn drop(&mut self) {
         let _ = self.emulator.kill(); // it may have ended
         let _ = self.emulator.wait();
-        let _ = fs::remove_dir_all(&self.folder); // it is in memory
+        let _ = fs::remove_dir_all(&self.directory); // it is in memory
     }
 }
 
-/// The files of a kernel's Debian package, in the folder that `NODEVIGIL_KERNEL` names.
+/// The files of a kernel's Debian package, in the directory that `NODEVIGIL_KERNEL` names.
 fn kernel() -> Result<PathBuf> {
-    let folder = std::env::var_os("NODEVIGIL_KERNEL");
-    Ok(folder.context("NODEVIGIL_KERNEL is not set: start the stories by `make stories`")?.into())
+    let directory = std::env::var_os("NODEVIGIL_KERNEL");
+    Ok(directory.context("NODEVIGIL_KERNEL is not set: start the stories by `make stories`")?.into())
 }
 
 /// Starts the emulator. The guest reaches the run's loopback by the address that nodes have for the API server.
-fn emulate(folder: &Path) -> Result<Child> {
-    let (console, errors) = log_file(&folder.join("console"))?;
+fn emulate(directory: &Path) -> Result<Child> {
+    let (console, errors) = log_file(&directory.join("console"))?;
     Command::new("qemu-system-x86_64")
-        .current_dir(folder)
+        .current_dir(directory)
         // No KVM: not every machine has it. Nehalem: Debian 12's QEMU crashes when it emulates later processors.
         .args(["-accel", "tcg", "-cpu", "Nehalem-v1", "-m", "384", "-nodefaults", "-no-user-config", "-no-reboot"])
         .args(["-display", "none", "-serial", "stdio", "-kernel", "kernel", "-initrd", "initial"])

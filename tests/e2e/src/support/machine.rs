@@ -34,7 +34,7 @@ pub struct Machine {
     parent: Mutex<Child>,
     /// The boot specification, and what the boot wrote before the journal took over.
     files: [PathBuf; 2],
-    folder: PathBuf,
+    directory: PathBuf,
     /// Its systemd, as we see it.
     pid1: i32,
 }
@@ -43,14 +43,15 @@ impl Machine {
     /// Boots it into `target` and returns when its systemd and its bus answer. `label` is unique in the run.
     pub fn boot(label: String, layers: Vec<PathBuf>, files: Vec<File>, target: &str) -> Result<Self> {
         let nodes = namespaces::work().join("nodes");
-        let folder = nodes.join(&label);
-        fs::create_dir_all(&folder).context("making the node's folder")?;
+        let directory = nodes.join(&label);
+        fs::create_dir_all(&directory).context("making the node's directory")?;
         let group = format!("{}/{label}", namespaces::run()?);
-        let spec = Spec { folder: folder.clone(), group: group.clone(), layers, files, target: target.to_owned() };
+        let spec =
+            Spec { directory: directory.clone(), group: group.clone(), layers, files, target: target.to_owned() };
         let files = ["json", "console"].map(|extension| nodes.join(format!("{label}.{extension}")));
         fs::write(&files[0], serde_json::to_vec(&spec)?)?;
         let parent = Mutex::new(spawn(&files[0], &files[1])?);
-        let mut machine = Self { label, group, parent, files, folder, pid1: 0 };
+        let mut machine = Self { label, group, parent, files, directory, pid1: 0 };
         let up = machine.wait_up();
         up.with_context(|| format!("node {}: {}", machine.label, tail(&machine.files[1])))?;
         Ok(machine)
@@ -116,7 +117,7 @@ impl Machine {
         for file in &self.files {
             let _ = fs::remove_file(file); // it is absent if the machine was ended before
         }
-        let _ = fs::remove_dir(&self.folder);
+        let _ = fs::remove_dir(&self.directory);
         cgroups::remove(&self.group, Duration::from_secs(10))
     }
 }

@@ -27,7 +27,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 /// The longest wait for anything that is to happen. The stories ask what happens and in which order, not how fast.
 pub const WAIT: Duration = Duration::from_mins(2);
 
-/// Writes a line to standard output. A closed standard output is nobody's failure.
+/// Writes a line to standard output. A closed standard output is no failure.
 pub fn say(message: &str) {
     let _ = writeln!(std::io::stdout(), "{message}");
 }

@@ -34,7 +34,7 @@ pub const STAGE: &str = "NODEVIGIL_E2E_STAGE";
 /// The address of this machine inside the run, which is what nodes call the API server. kubeadm refuses a loopback address.
 pub const ADDRESS: &str = "10.99.0.1";
 
-/// A folder that every Linux has and that holds neither checkouts nor build results: the run's own tmpfs hides it.
+/// A directory that every Linux has and that holds neither checkouts nor build results: the run's own tmpfs hides it.
 const WORK: &str = "/dev/shm";
 
 /// The run's name, known inside.
@@ -69,7 +69,7 @@ pub fn run() -> Result<&'static str> {
     Ok(RUN.get().context("the run has no name outside its namespaces")?)
 }
 
-/// The run's work folder: a tmpfs that ends with the run.
+/// The run's work directory: a tmpfs that ends with the run.
 pub fn work() -> &'static Path {
     Path::new(WORK)
 }
@@ -79,7 +79,7 @@ pub fn program() -> PathBuf {
     work().join("e2e")
 }
 
-/// A port that nobody in this run has: they are counted, below those that the kernel hands out.
+/// A port that nothing else in this run uses: they are counted, below those that the kernel hands out.
 pub fn port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(20_000);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -97,7 +97,7 @@ pub fn outside() -> Result<ExitCode> {
     let mut child = Command::new("setpriv")
         .args(["--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--net", "--fork"])
         .args(["--kill-child=KILL", "--propagation", "private", "--"])
-        // By this link, because the work folder of a run inside a run hides the path.
+        // By this link, because the work directory of a run inside a run hides the path.
         .arg(format!("/proc/{}/exe", std::process::id()))
         .args(std::env::args_os().skip(1))
         .env(STAGE, &run)
@@ -108,7 +108,7 @@ pub fn outside() -> Result<ExitCode> {
     Ok(ExitCode::from(code))
 }
 
-/// Gives the outer process a mount namespace too: so the work folder and a hierarchy that only we mount are hidden from
+/// Gives the outer process a mount namespace too: so the work directory and a hierarchy that only we mount are hidden from
 /// the machine, and the outer process can still remove the run's groups from that hierarchy.
 fn private_mounts() -> Result<()> {
     unshare(CloneFlags::CLONE_NEWNS).context("this machine refuses namespaces: unshare")?;
@@ -139,19 +139,19 @@ fn wait(child: &mut Child) -> Result<u8> {
     Ok(u8::try_from(code)?)
 }
 
-/// Makes these namespaces a run: its /proc, its work folder and its network.
+/// Makes these namespaces a run: its /proc, its work directory and its network.
 pub fn inside(run: &str) -> Result<()> {
     mount(Some("proc"), "/proc", Some("proc"), MsFlags::empty(), None::<&str>).context("mounting the run's /proc")?;
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
-    for folder in ["layers", "nodes", "control-plane"] {
-        fs::create_dir_all(work().join(folder)).context("making the work folder")?;
+    for directory in ["layers", "nodes", "control-plane"] {
+        fs::create_dir_all(work().join(directory)).context("making the work directory")?;
     }
     fs::copy("/proc/self/exe", program()).context("copying this program")?;
     network()?;
     RUN.set(run.to_owned()).map_err(|_| anyhow!("the run has a name already"))
 }
 
-/// Loopback, and one address that is not loopback with a default route: kubelet and kubeadm look for both.
+/// Loopback, and one address that is not loopback with a default route: kubelet and kubeadm need both.
 fn network() -> Result<()> {
     let lines = format!(
         "link set lo up\nlink add e2e0 type veth peer name e2e1\naddr add {ADDRESS}/24 dev e2e0\n\

@@ -119,9 +119,9 @@ fn kubelet_config(ports: Ports) -> Value {
 
 /// The agent as its package installs it, with settings that save time and a kubeconfig of its own.
 pub fn agent(kubeconfig: String) -> Result<Vec<File>> {
-    let folder = repository().join("systemd");
+    let directory = repository().join("systemd");
     let read = |name: &str| {
-        let path = folder.join(name);
+        let path = directory.join(name);
         fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
     };
     Ok(vec![

@@ -9,11 +9,11 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::namespaces;
 
-/// The path of one of the Kubernetes programs, in the folder that `KUBEBUILDER_ASSETS` names.
+/// The path of one of the Kubernetes programs, in the directory that `KUBEBUILDER_ASSETS` names.
 pub fn kubernetes(program: &str) -> Result<PathBuf> {
-    let folder = std::env::var_os("KUBEBUILDER_ASSETS")
+    let directory = std::env::var_os("KUBEBUILDER_ASSETS")
         .context("KUBEBUILDER_ASSETS is not set: start the stories by `make stories`")?;
-    let path = Path::new(&folder).join(program);
+    let path = Path::new(&directory).join(program);
     ensure!(path.is_file(), "{} is missing: run `make cluster`", path.display());
     Ok(path)
 }
@@ -30,10 +30,10 @@ pub fn agent() -> Result<PathBuf> {
 /// A lower layer for the nodes' root that has the program as /usr/bin/NAME; copied once a run.
 pub fn layer(name: &str, program: &Path) -> Result<PathBuf> {
     let layer = namespaces::work().join("layers").join(name);
-    let folder = layer.join("usr/bin");
-    if !folder.exists() {
-        fs::create_dir_all(&folder)?;
-        fs::copy(program, folder.join(name)).with_context(|| format!("copying {}", program.display()))?;
+    let directory = layer.join("usr/bin");
+    if !directory.exists() {
+        fs::create_dir_all(&directory)?;
+        fs::copy(program, directory.join(name)).with_context(|| format!("copying {}", program.display()))?;
     }
     Ok(layer)
 }

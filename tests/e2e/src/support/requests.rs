@@ -38,9 +38,9 @@ pub struct Request {
 impl Requester {
     /// Starts the proxy; returns when it answers. `name` is unique in the run.
     pub fn start(name: &str, kubeconfig: &str) -> Result<Self> {
-        let folder = namespaces::work().join(format!("requests-{name}"));
-        fs::create_dir_all(&folder)?;
-        let (file, port) = (folder.join("kubeconfig"), namespaces::port());
+        let directory = namespaces::work().join(format!("requests-{name}"));
+        fs::create_dir_all(&directory)?;
+        let (file, port) = (directory.join("kubeconfig"), namespaces::port());
         fs::write(&file, kubeconfig)?;
         let arguments = [
             format!("--kubeconfig={}", file.display()),
@@ -48,7 +48,7 @@ impl Requester {
             "--disable-filter".to_owned(),
             format!("--port={port}"),
         ];
-        let proxy = Daemon::start(&folder, &programs::kubernetes("kubectl")?, &arguments)?;
+        let proxy = Daemon::start(&directory, &programs::kubernetes("kubectl")?, &arguments)?;
         let requester = Self { port, _proxy: proxy };
         let version = Request::get("/version");
         wait_until("kubectl proxy", Duration::from_secs(20), || Ok(requester.send(&version).ok()))?;
@@ -88,7 +88,7 @@ impl Request {
         Self { method: "GET", path: path.to_owned(), content_type: "application/json", body: Value::Null, as_user: "" }
     }
 
-    /// The same request, of which the API server only says what it would answer.
+    /// The same request as a dry run.
     pub fn dry_run(&self) -> Self {
         let separator = if self.path.contains('?') { '&' } else { '?' };
         let dry_run = if self.method == "GET" { String::new() } else { format!("{separator}dryRun=All") };

@@ -20,8 +20,8 @@ fn alias_link(draft: &mut Draft, alias: &str) -> bool {
         2 => format!("../../..{}", draft.fragment),
         _ => format!("/usr/lib/systemd/system/{}", draft.unit),
     };
-    let folder = if draft.chance(70) { "/etc/systemd/system" } else { draft.folder() };
-    draft.add(format!("{folder}/{alias}"), Entry::Link(target))
+    let directory = if draft.chance(70) { "/etc/systemd/system" } else { draft.directory() };
+    draft.add(format!("{directory}/{alias}"), Entry::Link(target))
 }
 
 pub(super) fn alias(draft: &mut Draft, asked: bool) {
@@ -30,8 +30,8 @@ pub(super) fn alias(draft: &mut Draft, asked: bool) {
         return;
     }
     for _ in 0..draft.random.usize(..3) {
-        let (folder, name) = (draft.folder(), draft.drop_in_name());
-        drop_in(draft, folder, &alias, name);
+        let (directory, name) = (draft.directory(), draft.drop_in_name());
+        drop_in(draft, directory, &alias, name);
     }
     if asked {
         draft.asked = alias;
@@ -82,8 +82,8 @@ pub(super) fn alias_of_another_kind(draft: &mut Draft) {
         draft.add(format!("/etc/systemd/system/{name}"), Entry::Link(target.clone()));
     }
     let entry = body(draft);
-    let folder = format!("/etc/systemd/system/{}-other.socket.d", draft.stem);
-    draft.add(format!("{folder}/10-x.conf"), entry);
+    let directory = format!("/etc/systemd/system/{}-other.socket.d", draft.stem);
+    draft.add(format!("{directory}/10-x.conf"), entry);
 }
 
 /// An instance, or a plain name, that is a link to a template.
@@ -104,14 +104,14 @@ pub(super) fn alias_of_a_template(draft: &mut Draft) {
 
 pub(super) fn enablement(draft: &mut Draft) {
     let (target, unit) = (draft.fragment.clone(), draft.unit.clone());
-    for folder in ["multi-user.target.wants", "kubepods.target.requires"] {
-        draft.add(format!("/etc/systemd/system/{folder}/{unit}"), Entry::Link(target.clone()));
+    for directory in ["multi-user.target.wants", "kubepods.target.requires"] {
+        draft.add(format!("/etc/systemd/system/{directory}/{unit}"), Entry::Link(target.clone()));
     }
 }
 
 /// A drop-in of an alias. Which of two aliases' drop-ins of the same name counts is not defined: systemd goes through
 /// its aliases in the order of a hash table.
-fn drop_in(draft: &mut Draft, folder: &str, alias: &str, name: &str) {
+fn drop_in(draft: &mut Draft, directory: &str, alias: &str, name: &str) {
     let own = format!("/{alias}.d/");
     let taken = draft
         .entries
@@ -119,6 +119,6 @@ fn drop_in(draft: &mut Draft, folder: &str, alias: &str, name: &str) {
         .any(|path| path.contains("-alias") && path.ends_with(&format!("/{name}")) && !path.contains(&own));
     if !taken {
         let entry = body(draft);
-        draft.add(format!("{folder}/{alias}.d/{name}"), entry);
+        draft.add(format!("{directory}/{alias}.d/{name}"), entry);
     }
 }

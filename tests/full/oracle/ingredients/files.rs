@@ -1,4 +1,4 @@
-//! Where files lie: names, folders, masks, links, aliases, prefixes, templates.
+//! Where files lie: names, directories, masks, links, aliases, prefixes, templates.
 
 use super::{Add, Ingredient, aliases, globs};
 use crate::case::Entry;
@@ -15,8 +15,8 @@ pub(super) const CHANGES: &[Ingredient] = &[
     change("a drop-in with a command of its own", |draft| {
         draft.drop_in(b"[Service]\nExecStart=\nExecStart=<B> $<V> <F>\n");
     }),
-    change("the same name in several folders", same_name),
-    change("the same name in the folders of several names", same_name_elsewhere),
+    change("the same name in several directories", same_name),
+    change("the same name in the directories of several names", same_name_elsewhere),
     change("a masked drop-in", |draft| {
         mask(draft, Entry::Link("/dev/null".to_owned()));
     }),
@@ -26,7 +26,7 @@ pub(super) const CHANGES: &[Ingredient] = &[
     change("a drop-in masked by blank lines", |draft| {
         mask(draft, Entry::File("\n\n".to_owned()));
     }),
-    change("a drop-in hidden by a folder", |draft| {
+    change("a drop-in hidden by a directory", |draft| {
         mask(draft, Entry::Folder);
     }),
     change("a drop-in hidden by a dangling link", |draft| {
@@ -37,8 +37,8 @@ pub(super) const CHANGES: &[Ingredient] = &[
     }),
     change("files that are no drop-ins", no_drop_ins),
     change("names in bytewise order", order),
-    change("a folder in the drop-ins' folder", |draft| {
-        let path = format!("{}/{}.d/sub/10-x.conf", draft.folder(), draft.unit);
+    change("a directory in the drop-ins' directory", |draft| {
+        let path = format!("{}/{}.d/sub/10-x.conf", draft.directory(), draft.unit);
         draft.add(path, Entry::file("[Service]\nEnvironment=SUB=1\n"));
     }),
     change("a prefix that counts", prefix),
@@ -54,9 +54,9 @@ pub(super) const CHANGES: &[Ingredient] = &[
     change("an alias of a template", aliases::alias_of_a_template),
     change("links of enablement", aliases::enablement),
     change("a drop-in that is a link", linked_drop_in),
-    change("a drop-in folder that is a link", linked_folder),
-    change("a drop-in folder that is no folder", |draft| {
-        let path = format!("{}/{}.d", draft.folder(), draft.unit);
+    change("a drop-in directory that is a link", linked_directory),
+    change("a drop-in directory that is no directory", |draft| {
+        let path = format!("{}/{}.d", draft.directory(), draft.unit);
         let entry = match draft.random.u8(..3) {
             0 => Entry::file("[Service]\nEnvironment=A=1\n"),
             1 => Entry::Link("/dev/null".to_owned()),
@@ -68,13 +68,13 @@ pub(super) const CHANGES: &[Ingredient] = &[
     change("a fragment that is the wrong way round", |draft| {
         fragment(draft, Entry::File("[Service]\nEnvironment=A=1\n".to_owned()));
     }),
-    change("masked in one folder", |draft| {
+    change("masked in one directory", |draft| {
         fragment(draft, Entry::Link("/dev/null".to_owned()));
     }),
     change("masked in /etc", |draft| {
         top_fragment(draft, Entry::Link("/dev/null".to_owned()));
     }),
-    change("an empty file in one folder", |draft| {
+    change("an empty file in one directory", |draft| {
         fragment(draft, Entry::File(String::new()));
     }),
     change("an empty file in /etc", |draft| {
@@ -95,14 +95,14 @@ pub(super) const CHANGES: &[Ingredient] = &[
         top_fragment(draft, Entry::Link(target));
     }),
     change("the fragment out of the search path", linked_out),
-    change("the fragment in a folder of its name", |draft| {
+    change("the fragment in a directory of its name", |draft| {
         top_fragment(draft, Entry::Folder);
     }),
     change("no fragment", |draft| {
         let path = draft.fragment.clone();
         draft.entries.remove(&path);
     }),
-    change("files in a folder, by a glob", globs::glob),
+    change("files in a directory, by a glob", globs::glob),
     change("files by a glob without a dash", globs::glob_required),
     change("files by a glob with classes", globs::glob_classes),
     change("a glob without a match", |draft| {
@@ -110,8 +110,8 @@ pub(super) const CHANGES: &[Ingredient] = &[
         draft.service_lines(&format!("EnvironmentFile={dash}/etc/<N>/none.d/*.env"));
     }),
     change("a glob over a bad file", globs::glob_bad),
-    change("a glob over a folder", globs::glob_folder),
-    change("an environment file that is a folder", |draft| {
+    change("a glob over a directory", globs::glob_directory),
+    change("an environment file that is a directory", |draft| {
         globs::env_file_as(draft, Entry::Folder);
     }),
     change("an environment file linked to nothing", |draft| {
@@ -129,7 +129,7 @@ pub(super) const CHANGES: &[Ingredient] = &[
             draft.entries.remove(&path);
         }
     }),
-    change("/etc/environment-like files nobody reads", |draft| {
+    change("/etc/environment-like files that are not read", |draft| {
         let path = format!("/etc/sysconfig/{}.rpmnew", draft.stem);
         draft.add(path, Entry::file("KUBELET_EXTRA_ARGS=--lost\n"));
     }),
@@ -140,8 +140,8 @@ const FRAGMENT: Entry = Entry::File(String::new());
 /// Drop-ins of `service.d`, which a group of trees has in common.
 pub(super) fn type_level(draft: &mut Draft) {
     for _ in 0..draft.random.usize(1..4) {
-        let (folder, name) = (draft.folder(), draft.drop_in_name());
-        let path = format!("{folder}/service.d/{name}");
+        let (directory, name) = (draft.directory(), draft.drop_in_name());
+        let path = format!("{directory}/service.d/{name}");
         let entry = match draft.random.u8(..12) {
             0 => Entry::Link("/dev/null".to_owned()),
             1 => Entry::File(String::new()),
@@ -167,13 +167,13 @@ pub(super) fn body(draft: &mut Draft) -> Entry {
     Entry::File(text)
 }
 
-/// A drop-in that is there, as (folder of the search path, name).
+/// A drop-in that is there, as (directory of the search path, name).
 fn a_drop_in(draft: &mut Draft) -> Option<(String, String)> {
-    let folder = format!("/{}.d/", draft.unit);
+    let directory = format!("/{}.d/", draft.unit);
     let all: Vec<String> =
-        draft.entries.keys().filter(|path| path.contains(&folder) && path.ends_with(".conf")).cloned().collect();
+        draft.entries.keys().filter(|path| path.contains(&directory) && path.ends_with(".conf")).cloned().collect();
     let path = draft.random.choice(&all)?;
-    let (base, name) = path.split_once(&folder)?;
+    let (base, name) = path.split_once(&directory)?;
     Some((base.to_owned(), name.to_owned()))
 }
 
@@ -183,7 +183,7 @@ fn same_name(draft: &mut Draft) {
         None => draft.drop_in_name().to_owned(),
     };
     for _ in 0..draft.random.usize(1..4) {
-        let path = format!("{}/{}.d/{name}", draft.folder(), draft.unit);
+        let path = format!("{}/{}.d/{name}", draft.directory(), draft.unit);
         let entry = body(draft);
         draft.add(path, entry);
     }
@@ -192,9 +192,9 @@ fn same_name(draft: &mut Draft) {
 fn same_name_elsewhere(draft: &mut Draft) {
     let name = draft.drop_in_name();
     for _ in 0..draft.random.usize(2..5) {
-        let (folder, owner) = (draft.folder(), draft.folder_name());
+        let (directory, owner) = (draft.directory(), draft.directory_name());
         let entry = body(draft);
-        draft.add(format!("{folder}/{owner}.d/{name}"), entry);
+        draft.add(format!("{directory}/{owner}.d/{name}"), entry);
     }
 }
 
@@ -203,8 +203,8 @@ fn mask(draft: &mut Draft, entry: Entry) {
         Some((_, name)) if draft.chance(80) => name,
         _ => draft.drop_in_name().to_owned(),
     };
-    let folder = if draft.chance(60) { "/etc/systemd/system" } else { draft.folder() };
-    let path = format!("{folder}/{}.d/{name}", draft.unit);
+    let directory = if draft.chance(60) { "/etc/systemd/system" } else { draft.directory() };
+    let path = format!("{directory}/{}.d/{name}", draft.unit);
     if draft.chance(30) {
         draft.entries.remove(&path);
     }
@@ -226,7 +226,7 @@ fn no_drop_ins(draft: &mut Draft) {
         "#10-x.conf#",
     ] {
         if draft.chance(40) {
-            let path = format!("{}/{}.d/{name}", draft.folder(), draft.unit);
+            let path = format!("{}/{}.d/{name}", draft.directory(), draft.unit);
             let entry = Entry::File(format!("[Service]\nEnvironment=\"NO_{}=1\"\n", name.len()));
             draft.add(path, entry);
         }
@@ -236,7 +236,7 @@ fn no_drop_ins(draft: &mut Draft) {
 fn order(draft: &mut Draft) {
     for name in ["10-b.conf", "9-a.conf", "99-x.conf", "Z.conf", "a.conf", "override.conf", "é.conf", "_.conf"] {
         if draft.chance(60) {
-            let path = format!("{}/{}.d/{name}", draft.folder(), draft.unit);
+            let path = format!("{}/{}.d/{name}", draft.directory(), draft.unit);
             let text = format!("[Service]\nEnvironment=LAST={name} \"<V>={name}\"\n");
             let content = draft.fill(text.as_bytes());
             draft.add(path, Entry::file(content));
@@ -247,9 +247,9 @@ fn order(draft: &mut Draft) {
 fn prefix(draft: &mut Draft) {
     for prefix in draft.prefixes() {
         for _ in 0..2 {
-            let (folder, name) = (draft.folder(), draft.drop_in_name());
+            let (directory, name) = (draft.directory(), draft.drop_in_name());
             let entry = body(draft);
-            draft.add(format!("{folder}/{prefix}.d/{name}"), entry);
+            draft.add(format!("{directory}/{prefix}.d/{name}"), entry);
         }
     }
 }
@@ -263,23 +263,23 @@ fn wrong_prefix(draft: &mut Draft) {
         format!("{}-other-.service", draft.stem),
         format!("{}.socket", draft.stem),
     ] {
-        let folder = draft.folder();
+        let directory = draft.directory();
         let entry = body(draft);
-        draft.add(format!("{folder}/{owner}.d/10-wrong.conf"), entry);
+        draft.add(format!("{directory}/{owner}.d/10-wrong.conf"), entry);
     }
 }
 
 fn template_drop_in(draft: &mut Draft) {
     let owner = draft.template();
     for _ in 0..2 {
-        let (folder, name) = (draft.folder(), draft.drop_in_name());
+        let (directory, name) = (draft.directory(), draft.drop_in_name());
         let entry = body(draft);
-        draft.add(format!("{folder}/{owner}.d/{name}"), entry);
+        draft.add(format!("{directory}/{owner}.d/{name}"), entry);
     }
 }
 
 fn instance_fragment(draft: &mut Draft) {
-    let path = format!("{}/{}", draft.folder(), draft.unit);
+    let path = format!("{}/{}", draft.directory(), draft.unit);
     let content = draft.fill(b"[Service]\nEnvironment=FROM=instance\nExecStart=<B> --i=%i $<V>\n");
     draft.add(path, Entry::file(content));
 }
@@ -302,19 +302,19 @@ fn linked_drop_in(draft: &mut Draft) {
     draft.add(path, Entry::Link(target));
 }
 
-fn linked_folder(draft: &mut Draft) {
+fn linked_directory(draft: &mut Draft) {
     let real = format!("/opt/{}/drop-ins", draft.stem);
     for name in ["10-linked.conf", "override.conf"] {
         let entry = body(draft);
         draft.add(format!("{real}/{name}"), entry);
     }
-    let path = format!("{}/{}.d", draft.folder(), draft.unit);
+    let path = format!("{}/{}.d", draft.directory(), draft.unit);
     draft.add(path, Entry::Link(real));
 }
 
-/// Puts a further fragment into one of the folders.
+/// Puts a further fragment into one of the directories.
 fn fragment(draft: &mut Draft, entry: Entry) {
-    let path = format!("{}/{}", draft.folder(), draft.fragment_name());
+    let path = format!("{}/{}", draft.directory(), draft.fragment_name());
     let entry = if entry == FRAGMENT && draft.chance(50) {
         let content = draft.fill(b"[Service]\nEnvironment=\"<V>=<F>\" HIDES=1\nExecStart=<B> $<V> <F>\n");
         Entry::file(content)
@@ -324,7 +324,7 @@ fn fragment(draft: &mut Draft, entry: Entry) {
     draft.add(path, entry);
 }
 
-/// Puts something in the fragment's place where it hides all below.
+/// Puts another entry at the fragment's path, which hides all later ones.
 fn top_fragment(draft: &mut Draft, entry: Entry) {
     if draft.chance(50) {
         return; // most of these leave no unit to compare

@@ -1,34 +1,34 @@
-//! Environment files by globs, and what lies in their place.
+//! Environment files by globs, and other entries at their paths.
 
 use crate::case::Entry;
 use crate::draft::Draft;
 
-fn env_folder(draft: &mut Draft) -> String {
-    let folder = format!("/etc/{}/env.d", draft.stem);
+fn env_directory(draft: &mut Draft) -> String {
+    let directory = format!("/etc/{}/env.d", draft.stem);
     for name in ["a.env", "b.env", "10.env", "9.env", "Z.env", ".hidden.env", "c.conf"] {
         if draft.chance(60) {
             let text = format!("<V>=<F>\nLAST='{name}'\n");
             let content = draft.fill(text.as_bytes());
-            draft.add(format!("{folder}/{name}"), Entry::file(content));
+            draft.add(format!("{directory}/{name}"), Entry::file(content));
         }
     }
-    folder
+    directory
 }
 
 pub(super) fn glob(draft: &mut Draft) {
-    let folder = env_folder(draft);
+    let directory = env_directory(draft);
     let pattern = draft.one(&["*.env", "*", "?.env", "*.*", "[!a]*", "a.e*"]);
-    draft.service_lines(&format!("EnvironmentFile=-{folder}/{pattern}"));
+    draft.service_lines(&format!("EnvironmentFile=-{directory}/{pattern}"));
 }
 
 pub(super) fn glob_required(draft: &mut Draft) {
-    let folder = env_folder(draft);
+    let directory = env_directory(draft);
     let pattern = draft.one(&["*.env", "?.env", "../env.d/*.env"]);
-    draft.service_lines(&format!("EnvironmentFile={folder}/{pattern}"));
+    draft.service_lines(&format!("EnvironmentFile={directory}/{pattern}"));
 }
 
 pub(super) fn glob_classes(draft: &mut Draft) {
-    let folder = env_folder(draft);
+    let directory = env_directory(draft);
     let pattern = draft.one(&[
         "[ab].env",
         "[a-c]*",
@@ -44,22 +44,22 @@ pub(super) fn glob_classes(draft: &mut Draft) {
         "[.]hidden.env",
         "[!.]*",
     ]);
-    draft.service_lines(&format!("EnvironmentFile=-{folder}/{pattern}"));
+    draft.service_lines(&format!("EnvironmentFile=-{directory}/{pattern}"));
 }
 
 pub(super) fn glob_bad(draft: &mut Draft) {
-    let folder = env_folder(draft);
-    draft.add(format!("{folder}/aa.env"), Entry::file(b"A=\xff\nB=1\n".as_slice()));
+    let directory = env_directory(draft);
+    draft.add(format!("{directory}/aa.env"), Entry::file(b"A=\xff\nB=1\n".as_slice()));
     let dash = if draft.chance(70) { "-" } else { "" };
-    draft.service_lines(&format!("EnvironmentFile={dash}{folder}/*.env"));
+    draft.service_lines(&format!("EnvironmentFile={dash}{directory}/*.env"));
 }
 
-pub(super) fn glob_folder(draft: &mut Draft) {
-    let folder = env_folder(draft);
-    draft.add(format!("{folder}/d.env/inner.env"), Entry::file("INNER=1\n"));
+pub(super) fn glob_directory(draft: &mut Draft) {
+    let directory = env_directory(draft);
+    draft.add(format!("{directory}/d.env/inner.env"), Entry::file("INNER=1\n"));
     let dash = if draft.chance(70) { "-" } else { "" };
     let pattern = draft.one(&["*.env", "*/inner.env", "*/*.env"]);
-    draft.service_lines(&format!("EnvironmentFile={dash}{folder}/{pattern}"));
+    draft.service_lines(&format!("EnvironmentFile={dash}{directory}/{pattern}"));
 }
 
 pub(super) fn env_file_as(draft: &mut Draft, entry: Entry) {

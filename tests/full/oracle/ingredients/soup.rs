@@ -1,4 +1,4 @@
-//! Text at random, of the characters that mean something: for the corners that nobody thought of.
+//! Text at random, of the characters that mean something: for unexpected combinations.
 
 use super::{Add, Ingredient};
 use crate::draft::Draft;

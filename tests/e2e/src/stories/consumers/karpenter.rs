@@ -45,9 +45,9 @@ impl Karpenter {
             format!("--metrics-port={}", namespaces::port()),
             format!("--health-probe-port={}", namespaces::port()),
         ];
-        let folder = namespaces::work().join(format!("karpenter-{}", scene.node_name()));
-        fs::create_dir_all(&folder)?;
-        let daemon = Daemon::start(&folder, Path::new("/usr/bin/env"), &arguments)?;
+        let directory = namespaces::work().join(format!("karpenter-{}", scene.node_name()));
+        fs::create_dir_all(&directory)?;
+        let daemon = Daemon::start(&directory, Path::new("/usr/bin/env"), &arguments)?;
         Ok(Self { plane: Arc::clone(plane), node: scene.node_name().to_owned(), daemon: Some(daemon) })
     }
 
@@ -102,7 +102,7 @@ impl Karpenter {
 }
 
 impl Drop for Karpenter {
-    /// Ends it, and removes the finalizers that nobody would now.
+    /// Ends it, and removes the finalizers that no controller removes any more.
     fn drop(&mut self) {
         self.daemon = None;
         let without = r#"{"metadata":{"finalizers":null}}"#;

@@ -127,7 +127,7 @@ fn of_ownership(node: &str) -> Vec<Attempt> {
         strategic("its own condition, not by apply", format!("{status}?fieldManager=nodevigil"), status_of_own)
             .by(APPLY_ONLY),
         as_another,
-        fields("nobody owns anything", replace("", json!([{}]))).by(METADATA),
+        fields("no manager owns anything", replace("", json!([{}]))).by(METADATA),
         // The first entry may be that of the node lifecycle controller, which owns the list of taints alone.
         fields("one manager owns nothing", json!({"op": "remove", "path": "/metadata/managedFields/1"})).by(OWNERSHIP),
         fields("one manager's fields become another's", replace("/0/manager", "lab".into())).by(OWNERSHIP),
@@ -159,7 +159,7 @@ fn of_spec(node: &str, other: &str) -> Vec<Attempt> {
         add("a taint that is not its own", path.clone(), "example.com/broken", "NoSchedule").by(TAINT),
         json_patch("removing another's taint", path.clone(), remove).by(TAINT),
         json_patch("changing another's taint", path.clone(), change).by(TAINT),
-        Attempt::patch("its own taint in place of all others", path.clone(), MERGE, json!({"spec": {"taints": own}}))
+        Attempt::patch("its own taint instead of all others", path.clone(), MERGE, json!({"spec": {"taints": own}}))
             .by(TAINT),
         Attempt::patch("the same by apply", format!("{path}?fieldManager=nodevigil&force=true"), APPLY, by_apply)
             .by(TAINT),

@@ -1,4 +1,4 @@
-//! What is seen of each stage.
+//! Observes each stage.
 
 use jiff::Timestamp;
 
@@ -20,26 +20,25 @@ use crate::{
 /// The taint of a Node that waits for a cloud controller
 /// (<https://kubernetes.io/docs/reference/labels-annotations-taints/#node-cloudprovider-kubernetes-io-uninitialized>).
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
-/// How taints begin that a Node has only until it has started: of Karpenter, Cluster API, the cluster-autoscaler and the node readiness
-/// controller.
+/// The prefixes of startup taints: of Karpenter, Cluster API, the cluster-autoscaler and the node readiness controller.
 const STARTUP_TAINTS: [&str; 4] = [
     "karpenter.sh/unregistered",
     "node.cluster.x-k8s.io/uninitialized",
     "startup-taint.cluster-autoscaler.kubernetes.io/",
     "readiness.k8s.io/",
 ];
-/// How the same taints of network and storage drivers end, such as node.cilium.io/agent-not-ready.
+/// The suffix of the startup taints of network and storage drivers, such as node.cilium.io/agent-not-ready.
 const STARTUP_TAINT_END: &str = "/agent-not-ready";
 const CHECK_NETWORK: &str =
     "check DNS, routes, firewalls and the load balancer on the way, and the server's address in the kubeconfig";
 const JOIN_AGAIN: &str =
-    "join the host again; kubeadm token create --print-join-command, run on a control plane node, prints how";
+    "join the host again: `kubeadm token create --print-join-command` on a control plane node prints the command";
 
-/// What is seen of one stage.
+/// The state of one stage.
 pub fn state_of(stage: Stage, facts: &Facts) -> StageState {
     let Facts { host, node, now } = facts;
     let state = match stage {
-        Stage::Instance => return done(Some(Uptime::ZERO), "the host runs"),
+        Stage::Instance => return done(Some(Uptime::ZERO), "the host is running"),
         Stage::CloudInit => return cloud_init(&host.files.cloud_init, *now),
         Stage::Runtime => runtime(host),
         Stage::Kubelet => kubelet(host, node),
@@ -56,7 +55,7 @@ pub fn state_of(stage: Stage, facts: &Facts) -> StageState {
         }
     };
     match node {
-        // It may be where it is not looked for.
+        // It may use a path that nodevigil does not know.
         NodeAnswer::Node(node) if state.status != Progress::Done && is_ready(node) => done(None, "the Node is Ready"),
         _ => state,
     }
@@ -86,7 +85,7 @@ fn cloud_init(cloud_init: &CloudInit, now: Now) -> StageState {
         }
         // This may itself be one of those commands.
         CloudInit::RunningCommands { since: start, errors } => {
-            done(since(start), with("it runs the commands of the user data", errors))
+            done(since(start), with("cloud-init runs the commands of the user data", errors))
         }
         CloudInit::Finished { at, errors } => done(since(at), with("finished", errors)),
     }
@@ -94,7 +93,7 @@ fn cloud_init(cloud_init: &CloudInit, now: Now) -> StageState {
 
 fn not_installed(what: &str, cloud_init: &CloudInit) -> StageState {
     let why = match cloud_init {
-        CloudInit::Running { .. } | CloudInit::RunningCommands { .. } => "; cloud-init is still at work",
+        CloudInit::Running { .. } | CloudInit::RunningCommands { .. } => "; cloud-init is still running",
         CloudInit::Finished { errors, .. } if !errors.is_empty() => &format!("; cloud-init had errors: {}", errors[0]),
         _ => "",
     };
@@ -110,10 +109,12 @@ fn runtime(host: &HostFacts) -> StageState {
     };
     // It does not before the runtime does, which may have another socket.
     if host.healthz.is_ok() && unit.is_none_or(|unit| unit.active_state == "active") {
-        return done(None, "the kubelet answers /healthz");
+        return done(None, "the kubelet answers on /healthz");
     }
     match (unit, &host.kubelet) {
-        (None, Ok(_)) => not_installed(&format!("{why}, and no unit of one is installed"), &host.files.cloud_init),
+        (None, Ok(_)) => {
+            not_installed(&format!("{why}, and no unit of a container runtime is installed"), &host.files.cloud_init)
+        }
         (None, Err(error)) => unknown(format!("{why}; {error}")),
         (Some(unit), _) => {
             let (name, is) = (&unit.name, state(unit));
@@ -146,21 +147,21 @@ fn kubelet(host: &HostFacts, node: &NodeAnswer) -> StageState {
     let cannot_join = matches!(node, NodeAnswer::Unreached(_) | NodeAnswer::Refused { .. });
     let advice = format!("nodevigil check; journalctl -u {name}");
     match &host.healthz {
-        Ok(()) if pid != 0 => done(unit.active_since, format!("{name} runs (pid {pid}), and answers /healthz")),
+        Ok(()) if pid != 0 => done(unit.active_since, format!("{name} runs (pid {pid}) and answers on /healthz")),
         Err(_) if pid != 0 && is_bootstrapping => done(
             unit.active_since,
             format!("{name} runs (pid {pid}); it serves /healthz once it has a client certificate"),
         ),
         Err(why) if pid != 0 => running(format!("{name} runs (pid {pid}), and /healthz {why}{last_error}"), advice),
         _ if is_bootstrapping && is_started && cannot_join => {
-            done(None, format!("{name} ends again, because it gets no client certificate"))
+            done(None, format!("{name} exits because it gets no client certificate"))
         }
         _ if host.files.credential == Credential::Missing => running(
-            format!("{name} is {is}: this host has not joined a cluster, and has no kubeconfig to bootstrap with"),
+            format!("{name} is {is}: this host has not joined a cluster and has no bootstrap kubeconfig"),
             "kubeadm join has not run or has failed; see /var/log/cloud-init-output.log",
         ),
         _ if !is_started => {
-            running(format!("{name} is {is}: nobody has started it"), format!("systemctl enable --now {name}"))
+            running(format!("{name} is {is}: it was not started"), format!("systemctl enable --now {name}"))
         }
         _ if active == "failed" => failed(format!("{name} is {is}{last_error}"), advice),
         _ => running(format!("{name} is {is}, and no kubelet runs{last_error}"), advice),
@@ -174,7 +175,7 @@ fn last_error(host: &HostFacts) -> String {
 fn credential(credential: &Credential, node: &NodeAnswer, now: Timestamp) -> StageState {
     match credential {
         Credential::Unreadable(why) => unknown(why),
-        Credential::Missing => running("there is no kubeconfig, and none to bootstrap with", JOIN_AGAIN),
+        Credential::Missing => running("there is neither a kubeconfig nor a bootstrap kubeconfig", JOIN_AGAIN),
         Credential::Bootstrap { file } => bootstrapping(&file.display().to_string(), node),
         Credential::Certificate(ClientCertificate { file, valid_from, .. }) if *valid_from > now => {
             let message = format!("{file} is valid from {valid_from}, and this host's clock shows {now:.0}");
@@ -200,8 +201,8 @@ fn bootstrapping(file: &str, node: &NodeAnswer) -> StageState {
             running(format!("the API server that {file} names cannot be reached: {why}"), CHECK_NETWORK)
         }
         _ => {
-            let advice = "kubectl get csr: the kubelet's request may wait for approval; journalctl -u kubelet";
-            running(format!("there is {file}, and no client certificate yet"), advice)
+            let advice = "the kubelet's request may wait for approval: kubectl get csr; journalctl -u kubelet";
+            running(format!("the kubelet has {file}, but no client certificate yet"), advice)
         }
     }
 }
@@ -223,20 +224,22 @@ fn registered(Facts { host, node, now }: &Facts) -> StageState {
             "check that the Node's name is that of the kubelet's certificate; journalctl -u kubelet",
         ),
         NodeAnswer::Unreached(why) => running(format!("the API server cannot be reached: {why}"), CHECK_NETWORK),
-        NodeAnswer::NotAsked(why) => unknown(format!("the API server was not asked: {why}")),
+        NodeAnswer::NotAsked(why) => unknown(format!("the Node was not read from the API server: {why}")),
     }
 }
 
 fn cloud_controller(node: &NodeFacts) -> StageState {
     if node.taint_keys.iter().any(|key| key == UNINITIALIZED) {
         return running(
-            format!("the taint {UNINITIALIZED} is left: no cloud controller runs, or it does not find this server"),
-            "check the cloud controller's pod: its log, its tolerations, and the name by which it looks for this server",
+            format!(
+                "the Node still has the taint {UNINITIALIZED}: no cloud controller runs, or it does not find this server"
+            ),
+            "check the cloud controller's pod: its log, its tolerations, and the name by which it searches for this server",
         );
     }
     match &node.provider_id {
         Some(id) => done(None, format!("spec.providerID is {id}")),
-        None => skipped("the Node has no taint that waits for one, and no spec.providerID"),
+        None => skipped("the Node has neither the taint for a cloud controller nor a spec.providerID"),
     }
 }
 
@@ -263,8 +266,8 @@ fn ready(node: &NodeFacts, now: Now) -> StageState {
         |key: &str| STARTUP_TAINTS.iter().any(|start| key.starts_with(start)) || key.ends_with(STARTUP_TAINT_END);
     match node.taint_keys.iter().find(|key| is_of_start(key)) {
         Some(key) => running(
-            format!("the Node is Ready, and still has the taint {key}"),
-            "check the controller or DaemonSet that is to remove this taint",
+            format!("the Node is Ready but still has the taint {key}"),
+            "check the controller or DaemonSet that removes this taint",
         ),
         None => done(since, "the Node is Ready"),
     }
