@@ -2,28 +2,23 @@
 
 mod suppression;
 
-use std::{collections::BTreeMap, path::Path, time::Duration};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
 
-use crate::{
-    condition::{
-        Condition, ConditionType, Desired, Reason, Status, Suppression, Transition, Uptime, View, engine::Engine,
-        profile::Translator,
-    },
-    host::{
-        api::{ApiFacts, ObservedCondition},
-        clock,
-        kubelet::{KubeletFacts, Watched},
-        trouble::Troubles,
-    },
-    report::{
-        metrics::Metrics,
-        status::{self, KubeletReport, Present, StatusReport},
-    },
-    settings::Settings,
-};
+use crate::condition::engine::Engine;
+use crate::condition::profile::Translator;
+use crate::condition::{Condition, ConditionType, Desired, Reason, Status, Suppression, Transition, Uptime, View};
+use crate::host::api::{ApiFacts, ObservedCondition};
+use crate::host::clock;
+use crate::host::kubelet::{KubeletFacts, Watched};
+use crate::host::trouble::Troubles;
+use crate::report::metrics::Metrics;
+use crate::report::status::{self, KubeletReport, Present, StatusReport};
+use crate::settings::Settings;
 use suppression::Suppressions;
 
 /// status.json is written again after this time, even if it is the same.

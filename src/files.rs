@@ -1,11 +1,9 @@
 //! Small text files: read up to a limit, replaced as a whole, compared with what they were.
 
-use std::{
-    fs::{self, File, OpenOptions, Permissions},
-    io::{self, Read, Write},
-    os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt},
-    path::{Path, PathBuf},
-};
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 
 /// The text of a file of at most `max_bytes`.
 pub fn read(path: &Path, max_bytes: u64) -> io::Result<String> {

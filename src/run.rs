@@ -1,45 +1,35 @@
 //! The composition root: starts every task, connects the tasks by channels, and runs the loop of the agent.
 
-use std::{
-    future,
-    panic::{self, AssertUnwindSafe},
-    path::{Path, PathBuf},
-    pin::pin,
-    process::{self, ExitCode},
-    thread,
-    time::Duration,
-};
+use std::panic::{self, AssertUnwindSafe};
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::process::{self, ExitCode};
+use std::time::Duration;
+use std::{future, thread};
 
 use futures::FutureExt as _;
 use sd_notify::NotifyState;
-use tokio::{
-    runtime,
-    signal::unix::{Signal, SignalKind, signal},
-    sync::{mpsc, watch},
-    task::JoinSet,
-    task_local,
-    time::{Instant, MissedTickBehavior, interval_at, sleep, timeout},
-};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
+use tokio::{runtime, task_local};
 
-use crate::{
-    agent::Agent,
-    condition::{Condition, ConditionType, Desired, Transition, Uptime, View},
-    host::{
-        api::{ApiFacts, RequestCounts},
-        clock::{next_multiple, uptime},
-        kmsg::KernelLog,
-        kubelet::{KubeletFacts, Watched},
-        log, memory,
-        notify::Notifier,
-        pod::is_pod,
-        systemd::{is_service_active, is_unit_stopped},
-        trouble::{Trouble, Troubles},
-    },
-    monitor::{self, HungServices, Inputs},
-    publish::Publisher,
-    report::metrics::{Metrics, serve},
-    settings::{self, EXIT_CONFIG, Settings, accepted},
-};
+use crate::agent::Agent;
+use crate::condition::{Condition, ConditionType, Desired, Transition, Uptime, View};
+use crate::host::api::{ApiFacts, RequestCounts};
+use crate::host::clock::{next_multiple, uptime};
+use crate::host::kmsg::KernelLog;
+use crate::host::kubelet::{KubeletFacts, Watched};
+use crate::host::notify::Notifier;
+use crate::host::pod::is_pod;
+use crate::host::systemd::{is_service_active, is_unit_stopped};
+use crate::host::trouble::{Trouble, Troubles};
+use crate::host::{log, memory};
+use crate::monitor::{self, HungServices, Inputs};
+use crate::publish::Publisher;
+use crate::report::metrics::{Metrics, serve};
+use crate::settings::{self, EXIT_CONFIG, Settings, accepted};
 
 /// `EX_SOFTWARE` of sysexits.h: a task of the agent ended or hangs. systemd starts the agent again.
 const EXIT_SOFTWARE: u8 = 70;

@@ -1,6 +1,8 @@
 //! Compiles the rules' texts into the library: to read them at each start took a third of the time of `nodevigil check`.
 
-use std::{env, error::Error, fs, path::Path};
+use std::error::Error;
+use std::path::Path;
+use std::{env, fs};
 
 /// As `Rule` of the library. What `Debug` prints of it is an expression of Rust.
 #[derive(Debug, serde::Deserialize)]

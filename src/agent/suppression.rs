@@ -1,22 +1,17 @@
 //! Reads what may suppress problems: the pause file, the Node, the package manager, the uptime of the host.
 
-use std::{path::Path, time::Duration};
+use std::path::Path;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{
-    condition::{
-        Suppression, Uptime,
-        suppression::{Circumstances, Suppressor},
-    },
-    host::{
-        api::ApiFacts,
-        clock,
-        packages::PackageLocks,
-        pause::{self, Pause},
-        trouble::{Trouble, Troubles},
-    },
-};
+use crate::condition::suppression::{Circumstances, Suppressor};
+use crate::condition::{Suppression, Uptime};
+use crate::host::api::ApiFacts;
+use crate::host::clock;
+use crate::host::packages::PackageLocks;
+use crate::host::pause::{self, Pause};
+use crate::host::trouble::{Trouble, Troubles};
 
 /// A host or Node that is younger than this is still starting.
 const JUST_STARTED: Duration = Duration::from_mins(2);

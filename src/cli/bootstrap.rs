@@ -7,16 +7,15 @@ use jiff::SignedDuration;
 use tokio::time::{Instant, sleep};
 
 use super::{BAD, GOOD, Output, UNKNOWN, block_on, complain, duration, print, settings_in_effect};
-use crate::{
-    host::{api::NodeAnswer, bootstrap::HostFacts, clock::Now, credential::Credential},
-    monitor::bootstrap::{
-        assess::{Assessment, Facts, StageReport, assess},
-        stage::Progress,
-    },
-    publish::read_node,
-    report::table,
-    settings::Settings,
-};
+use crate::host::api::NodeAnswer;
+use crate::host::bootstrap::HostFacts;
+use crate::host::clock::Now;
+use crate::host::credential::Credential;
+use crate::monitor::bootstrap::assess::{Assessment, Facts, StageReport, assess};
+use crate::monitor::bootstrap::stage::Progress;
+use crate::publish::read_node;
+use crate::report::table;
+use crate::settings::Settings;
 
 const READ_EVERY: Duration = Duration::from_secs(3);
 

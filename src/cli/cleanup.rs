@@ -1,17 +1,16 @@
 //! `nodevigil cleanup`.
 
-use std::{path::Path, time::Duration};
+use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use tokio::time::timeout;
 
 use super::{GOOD, block_on, print, settings_in_effect};
-use crate::{
-    files,
-    host::kubelet::KubeletFacts,
-    publish::{self, Removed},
-    report::status::{self, StatusReport},
-};
+use crate::files;
+use crate::host::kubelet::KubeletFacts;
+use crate::publish::{self, Removed};
+use crate::report::status::{self, StatusReport};
 
 /// The time for all requests: a package manager may wait for the command.
 const DEADLINE: Duration = Duration::from_secs(15);

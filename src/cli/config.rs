@@ -1,18 +1,15 @@
 //! `nodevigil config`: checks and shows the settings.
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use toml::{
-    Table, Value,
-    de::{DeTable, DeValue},
-};
+use toml::de::{DeTable, DeValue};
+use toml::{Table, Value};
 
 use super::{GOOD, Output, complain, print};
-use crate::{files, report::table, settings};
+use crate::report::table;
+use crate::{files, settings};
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Config {

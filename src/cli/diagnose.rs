@@ -1,28 +1,25 @@
 //! `nodevigil diagnose`: runs every monitor once, and checks the access that nodevigil needs. Works without the agent.
 
-use std::{collections::BTreeMap, path::Path, time::Duration};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
-use super::{
-    Output, UNKNOWN, block_on, complain, is_colored, print, settings_in_effect,
-    status::{color, exit_code},
-};
-use crate::{
-    condition::{Condition, ConditionType, Status, View, engine::Engine},
-    host::{
-        clock::uptime,
-        kmsg::LogState,
-        kubelet::KubeletFacts,
-        trouble::{Trouble, Troubles},
-    },
-    publish::{self, Identity},
-    report::table,
-    run::Tasks,
-    settings::{self, Settings},
-};
+use super::status::{color, exit_code};
+use super::{Output, UNKNOWN, block_on, complain, is_colored, print, settings_in_effect};
+use crate::condition::engine::Engine;
+use crate::condition::{Condition, ConditionType, Status, View};
+use crate::host::clock::uptime;
+use crate::host::kmsg::LogState;
+use crate::host::kubelet::KubeletFacts;
+use crate::host::trouble::{Trouble, Troubles};
+use crate::publish::{self, Identity};
+use crate::report::table;
+use crate::run::Tasks;
+use crate::settings::{self, Settings};
 
 /// The time for the monitors and the API server, and the least time for the API server: the command ends within ten seconds even if the
 /// disk, the bus and the API server hang.

@@ -4,10 +4,9 @@ use kubelet_config::rules::{self, Rule};
 use serde_json::json;
 
 use super::{GOOD, Output, USAGE, complain, print};
-use crate::{
-    condition::{Reason, ReasonSpec, suppression::MAINTENANCE_SIGNALS},
-    report::table,
-};
+use crate::condition::suppression::MAINTENANCE_SIGNALS;
+use crate::condition::{Reason, ReasonSpec};
+use crate::report::table;
 
 /// Explain a condition's reason or a rule of `nodevigil check`; without a name, list them
 ///

@@ -1,10 +1,8 @@
 //! `nodevigil status --host`: the processes that use most memory and processor time.
 
 use super::{GOOD, Output, print};
-use crate::{
-    host::top::{self, Consumer},
-    report::table,
-};
+use crate::host::top::{self, Consumer};
+use crate::report::table;
 
 const MIB: u64 = 1 << 20;
 /// The number of processes that are shown for their use of processors, and for their memory.

@@ -13,14 +13,12 @@ mod pause;
 mod replay;
 mod status;
 
-use std::{
-    convert::Infallible,
-    env,
-    io::{self, IsTerminal, Write},
-    path::{Path, PathBuf},
-    process::ExitCode,
-    time::Duration,
-};
+use std::convert::Infallible;
+use std::env;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
@@ -28,11 +26,9 @@ use clap_complete::Shell;
 use jiff::SignedDuration;
 use tokio::time::{Instant, sleep};
 
-use crate::{
-    host::{disk, kubelet, pod, top},
-    run,
-    settings::{self, Settings, accepted},
-};
+use crate::host::{disk, kubelet, pod, top};
+use crate::run;
+use crate::settings::{self, Settings, accepted};
 
 /// The command has done its work, or everything is healthy.
 const GOOD: u8 = 0;

@@ -1,15 +1,15 @@
 //! `nodevigil pause` and `nodevigil resume`. Both work without the agent and without the API server.
 
-use std::{env, io, path::Path, time::Duration};
+use std::path::Path;
+use std::time::Duration;
+use std::{env, io};
 
 use anyhow::{Context, bail};
 use jiff::Timestamp;
 
 use super::{GOOD, duration, print, settings_in_effect};
-use crate::host::{
-    clock,
-    pause::{self, Pause},
-};
+use crate::host::clock;
+use crate::host::pause::{self, Pause};
 
 /// Suppress the problems of this node for some time, such as during maintenance
 ///

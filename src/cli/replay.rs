@@ -1,10 +1,8 @@
 //! `nodevigil replay`: replays a recording of a host's memory through the memory monitor.
 
-use std::{
-    fs::File,
-    io::{BufRead as _, BufReader},
-    path::{Path, PathBuf},
-};
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
 

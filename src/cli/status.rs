@@ -1,24 +1,19 @@
 //! `nodevigil status`: what the agent last wrote to status.json.
 
-use std::{
-    io::{self, IsTerminal as _, Write as _},
-    path::Path,
-    thread,
-    time::Duration,
-};
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use jiff::Timestamp;
 
 use super::{BAD, GOOD, Output, UNKNOWN, complain, host, is_colored, print};
-use crate::{
-    condition::{ConditionType, Status as ConditionStatus},
-    host::{clock, pause::Pause},
-    report::{
-        status::{self as report, ConditionReport, Published, StatusReport, TroubleReport},
-        table,
-    },
-};
+use crate::condition::{ConditionType, Status as ConditionStatus};
+use crate::host::clock;
+use crate::host::pause::Pause;
+use crate::report::status::{self as report, ConditionReport, Published, StatusReport, TroubleReport};
+use crate::report::table;
 
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 /// Moves a terminal's cursor to the upper left corner and clears the screen from there (ECMA-48: CUP, ED).

@@ -5,7 +5,8 @@
 //! - Of several problems the worst is shown. One with another remedy than the shown one waits five minutes, because controllers
 //!   that match reasons measure from `lastTransitionTime`, and that moves with the status only (Karpenter 1.15, `RepairPolicy`).
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::{Condition, ConditionType, Finding, Reason, Remedy, ShownAs, Status, Suppression, Uptime, View};
 
@@ -310,7 +311,8 @@ impl Problem {
 
 #[cfg(test)]
 mod tests {
-    use super::{ConditionType::KubeletHealthy, *};
+    use super::ConditionType::KubeletHealthy;
+    use super::*;
 
     const HEALTHY_FOR: Duration = Duration::from_mins(1);
 

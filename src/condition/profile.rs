@@ -5,11 +5,8 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Condition,
-    ConditionType::{self, ContainerRuntimeHealthy, KubeletHealthy, NodeKernelHealthy, NodeStorageHealthy},
-    Reason, Status,
-};
+use super::ConditionType::{self, ContainerRuntimeHealthy, KubeletHealthy, NodeKernelHealthy, NodeStorageHealthy};
+use super::{Condition, Reason, Status};
 
 /// Which names are published in addition to nodevigil's own.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,12 +1,10 @@
 //! The table of reasons, the worst of each condition first. `nodevigil explain` prints it.
 
-use super::{
-    ConditionType::{
-        self, ContainerRuntimeHealthy, KubeletConfigValid, KubeletHealthy, MemoryExhaustionImminent, NodeBootstrapped,
-        NodeGPUHealthy, NodeKernelHealthy, NodeMemoryHealthy, NodeStorageHealthy,
-    },
-    ReasonSpec, Remedy, Status,
+use super::ConditionType::{
+    self, ContainerRuntimeHealthy, KubeletConfigValid, KubeletHealthy, MemoryExhaustionImminent, NodeBootstrapped,
+    NodeGPUHealthy, NodeKernelHealthy, NodeMemoryHealthy, NodeStorageHealthy,
 };
+use super::{ReasonSpec, Remedy, Status};
 
 /// One row for each reason: name, condition, status, whether it is sampled, remedy, whether it survives a reboot, meaning.
 macro_rules! reasons {

@@ -1,6 +1,7 @@
 //! Suppression of problems: by a pause, maintenance, a package upgrade, or because the host has just started.
 
-use std::{fmt, time::Duration};
+use std::fmt;
+use std::time::Duration;
 
 use super::Uptime;
 
@@ -155,10 +156,10 @@ impl Suppressor {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::{
-        super::{Condition, ConditionType::KubeletHealthy, Finding, Reason, Status, View, engine::Engine},
-        *,
-    };
+    use super::super::ConditionType::KubeletHealthy;
+    use super::super::engine::Engine;
+    use super::super::{Condition, Finding, Reason, Status, View};
+    use super::*;
 
     const DAY: Duration = Duration::from_hours(24);
 

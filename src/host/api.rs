@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use prometheus_client::metrics::{counter::Counter, family::Family};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 
-use crate::condition::{Uptime, suppression::MaintenanceSignal};
+use crate::condition::Uptime;
+use crate::condition::suppression::MaintenanceSignal;
 
 /// The present state, sent by the publisher whenever it changes.
 #[derive(Debug, Clone, Default)]

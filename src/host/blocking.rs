@@ -1,18 +1,14 @@
 //! Runs work that may block in the kernel on other threads, one of each kind at a time, so that work on a dead disk, which never ends, does
 //! not take all threads.
 
-use std::{
-    collections::BTreeMap,
-    io,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use tokio::{
-    sync::{Mutex as AsyncMutex, OwnedMutexGuard},
-    task::spawn_blocking,
-    time::{Instant, timeout_at},
-};
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, timeout_at};
 
 /// Waits until nothing else of this kind is under way. Nothing else of it begins until the result is dropped.
 ///

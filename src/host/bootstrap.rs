@@ -1,20 +1,19 @@
 //! The state of the host's bootstrap at one moment. Everything that waits has a deadline, and what may hang on a disk runs in a child.
 
-use std::{collections::HashMap, path::Path, time::Duration};
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::Duration;
 
 use tokio::process::Command;
 
-use super::{
-    child,
-    cloud_init::CloudInit,
-    credential::Credential,
-    cri,
-    endpoint::{Endpoint, usual_units},
-    healthz::{Probe, Prober},
-    journal,
-    kubelet::{self, Healthz, KubeletFacts, UNITS},
-};
-use crate::{condition::Uptime, settings::Settings};
+use super::cloud_init::CloudInit;
+use super::credential::Credential;
+use super::endpoint::{Endpoint, usual_units};
+use super::healthz::{Probe, Prober};
+use super::kubelet::{self, Healthz, KubeletFacts, UNITS};
+use super::{child, cri, journal};
+use crate::condition::Uptime;
+use crate::settings::Settings;
 
 const SYSTEMCTL_TIMEOUT: Duration = Duration::from_secs(5);
 

@@ -1,22 +1,18 @@
 //! Programs that nodevigil starts: what may hang runs in a child, never in the agent.
 
-use std::{
-    fs, io,
-    process::{ExitStatus, Stdio},
-    thread,
-    time::Duration,
-};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+use std::{fs, io, thread};
 
 use serde::de::DeserializeOwned;
-use tokio::{
-    io::AsyncReadExt as _,
-    process::{Child, Command},
-    runtime::Handle,
-    sync::oneshot,
-    time::{Instant, timeout_at},
-};
+use tokio::io::AsyncReadExt as _;
+use tokio::process::{Child, Command};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
 
-use super::{blocking::one_at_a_time, pod};
+use super::blocking::one_at_a_time;
+use super::pod;
 
 /// What a program prints beyond this is not read. `nodevigil check -o json` prints some 40 KiB.
 const MAX_OUTPUT_BYTES: u64 = 256 * 1024;

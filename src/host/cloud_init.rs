@@ -1,7 +1,9 @@
 //! The progress of cloud-init, from its status file
 //! (<https://docs.cloud-init.io/en/latest/explanation/boot.html>, `cloud-init status --help`).
 
-use std::{collections::BTreeMap, io, path::Path};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

@@ -4,11 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use kubelet_config::kubelet::{
-    host_tree::HostTree,
-    location::Location,
-    machine::{ClientCredential, FileState, Kubeconfig, of_running},
-};
+use kubelet_config::kubelet::host_tree::HostTree;
+use kubelet_config::kubelet::location::Location;
+use kubelet_config::kubelet::machine::{ClientCredential, FileState, Kubeconfig, of_running};
 use serde::{Deserialize, Serialize};
 
 /// The bootstrap kubeconfigs of kubeadm, of the kubelet's own default, and of Bottlerocket.

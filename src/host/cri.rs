@@ -2,24 +2,21 @@
 //!
 //! The messages have only the fields that are read; protobuf passes over all others.
 
-use std::{
-    error::Error as _,
-    io,
-    os::fd::AsRawFd as _,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::error::Error as _;
+use std::io;
+use std::os::fd::AsRawFd as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
 use prost::Message;
 use rustix::fs::{Mode, OFlags, open};
-use tokio::{net::UnixStream, time::timeout};
-use tonic::{
-    Request, Status,
-    client::Grpc,
-    codegen::http::uri::PathAndQuery,
-    transport::{Channel, Endpoint},
-};
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Status};
 use tonic_prost::ProstCodec;
 
 use super::blocking;
@@ -220,10 +217,8 @@ fn text(text: &str) -> String {
 mod tests {
     use h2::server::SendResponse;
     use tokio::net::UnixListener;
-    use tonic::codegen::{
-        Bytes,
-        http::{HeaderMap, HeaderValue, Response},
-    };
+    use tonic::codegen::Bytes;
+    use tonic::codegen::http::{HeaderMap, HeaderValue, Response};
 
     use super::*;
 

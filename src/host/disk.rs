@@ -1,26 +1,24 @@
 //! A test write to the file system of a directory. It may hang in the kernel for as long as the disk does, so a child does it:
 //! `nodevigil probe-disk PATH`.
 
-use std::{
-    fs, io,
-    os::{linux::fs::MetadataExt as _, unix::fs::FileExt as _},
-    path::{Path, PathBuf},
-};
+use std::os::linux::fs::MetadataExt as _;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
-use procfs::{DiskStat, process::Process};
-use rustix::{
-    fd::OwnedFd,
-    fs::{Advice, CWD, Mode, OFlags, StatVfs, fadvise, fstat, fstatvfs, fsync, makedev, openat},
-    io::Errno,
-    process::geteuid,
-};
+use procfs::DiskStat;
+use procfs::process::Process;
+use rustix::fd::OwnedFd;
+use rustix::fs::{Advice, CWD, Mode, OFlags, StatVfs, fadvise, fstat, fstatvfs, fsync, makedev, openat};
+use rustix::io::Errno;
+use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
-use tokio::{
-    io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader},
-    sync::watch,
-};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
+use tokio::sync::watch;
 
-use super::{child, mounts::Mount, process::switches};
+use super::child;
+use super::mounts::Mount;
+use super::process::switches;
 
 /// The hidden subcommand that probes.
 pub const SUBCOMMAND: &str = "probe-disk";

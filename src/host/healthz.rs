@@ -1,21 +1,19 @@
 //! One probe of the kubelet's /healthz, with the different ways in which it can fail.
 
-use std::{
-    io,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
-    sync::Arc,
-    time::Duration,
-};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Empty, Limited};
-use hyper::{
-    Request, StatusCode, Uri,
-    client::conn::http1::{SendRequest, handshake},
-    header::HOST,
-    http::uri::Scheme,
-};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::header::HOST;
+use hyper::http::uri::Scheme;
+use hyper::{Request, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
-use tokio::{net::TcpStream, sync::Mutex, time::timeout};
+use tokio::net::TcpStream;
+use tokio::sync::Mutex;
+use tokio::time::timeout;
 
 /// A probe that has no answer by then has failed.
 pub const TIMEOUT: Duration = Duration::from_millis(800);
@@ -118,10 +116,8 @@ impl Prober {
 
 #[cfg(test)]
 mod tests {
-    use tokio::{
-        io::{AsyncReadExt as _, AsyncWriteExt as _},
-        net::TcpListener,
-    };
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
 
     use super::*;
 

@@ -1,6 +1,7 @@
 //! The kernel's counters and limits, from /proc and /sys. They are made up in memory when they are read; no read waits for a disk.
 
-use std::{fs, path::Path};
+use std::fs;
+use std::path::Path;
 
 use procfs::{Current as _, LoadAverage, Meminfo};
 

@@ -1,22 +1,19 @@
 //! The kernel's log, /dev/kmsg: lines of the kernel itself (Documentation/ABI/testing/dev-kmsg).
 
-use std::{io, os::fd::OwnedFd, time::Duration};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
 
-use rustix::{
-    fs::{Mode, OFlags, SeekFrom, open, seek},
-    io::Errno,
-};
-use tokio::{
-    io::{Interest, unix::AsyncFd},
-    sync::{broadcast, watch},
-    time::sleep,
-};
+use rustix::fs::{Mode, OFlags, SeekFrom, open, seek};
+use rustix::io::Errno;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::{broadcast, watch};
+use tokio::time::sleep;
 
-use super::{
-    oom::{OomKill, OomLines},
-    trouble::{Trouble, Troubles},
-    watched,
-};
+use super::oom::{OomKill, OomLines};
+use super::trouble::{Trouble, Troubles};
+use super::watched;
 
 const PATH: &str = "/dev/kmsg";
 /// The kernel hands out whole records only, of at most 8 KiB.

@@ -1,30 +1,25 @@
 //! The configuration of a running kubelet, from its command line and files: its Node's name, its kubeconfig, where it answers probes, and where its
 //! container runtime listens.
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use kubelet_config::kubelet::args;
+use kubelet_config::kubelet::config::{self, ConfigFileState};
+use kubelet_config::kubelet::effective::{self, Settings};
+use kubelet_config::kubelet::endpoint::runtime_socket;
+use kubelet_config::kubelet::flags::CommandLine;
+use kubelet_config::kubelet::flags::parse::parse_argv;
 pub use kubelet_config::kubelet::healthz::Healthz;
-use kubelet_config::kubelet::{
-    args,
-    config::{self, ConfigFileState},
-    effective::{self, Settings},
-    endpoint::runtime_socket,
-    flags::{CommandLine, parse::parse_argv},
-    healthz::{DEFAULT_PORT, healthz},
-    host_tree::HostTree,
-    location::Location,
-    tree::Tree,
-};
+use kubelet_config::kubelet::healthz::{DEFAULT_PORT, healthz};
+use kubelet_config::kubelet::host_tree::HostTree;
+use kubelet_config::kubelet::location::Location;
+use kubelet_config::kubelet::tree::Tree;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    child,
-    cloud_init::{self, CloudInit},
-    credential::{self, ClientCertificate, Credential},
-};
+use super::child;
+use super::cloud_init::{self, CloudInit};
+use super::credential::{self, ClientCertificate, Credential};
 use crate::files;
 
 /// The hidden subcommand that reads a kubelet's configuration.

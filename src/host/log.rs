@@ -1,16 +1,11 @@
 //! Log lines to stderr, which is the journal's for a service, through a bounded queue: journald may hang, and then a write blocks.
 
-use std::{
-    env,
-    io::{self, Write as _},
-    sync::{
-        OnceLock,
-        atomic::{AtomicU64, Ordering},
-        mpsc::{Receiver, SyncSender, sync_channel},
-    },
-    thread,
-    time::Duration,
-};
+use std::io::{self, Write as _};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
+use std::{env, thread};
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use rustix::fs::fstat;

@@ -34,9 +34,11 @@ pub mod systemd;
 pub mod top;
 pub mod trouble;
 
-use std::{io, os::fd::OwnedFd};
+use std::io;
+use std::os::fd::OwnedFd;
 
-use tokio::io::{Interest, unix::AsyncFd};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 /// A file descriptor whose readiness is awaited.
 fn watched(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {

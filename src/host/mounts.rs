@@ -1,6 +1,8 @@
 //! Mounts, from /proc/PID/mountinfo (`proc_pid_mountinfo(5)`).
 
-use std::{fs::File, io::Read as _, path::Path};
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
 
 use procfs::process::MountInfo;
 

@@ -1,9 +1,7 @@
 //! Notifications for systemd (`sd_notify(3)`).
 
-use std::{
-    sync::mpsc::{SyncSender, sync_channel},
-    thread,
-};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread;
 
 use sd_notify::NotifyState;
 

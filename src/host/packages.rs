@@ -3,12 +3,12 @@
 //! The kernel is asked (`F_GETLK` of fcntl(2)), and the lock is not tried, because for that moment the package manager could not take it.
 //! /proc/locks has the same, but reading it waits for an RCU grace period, ten milliseconds (`locks_start` of fs/locks.c).
 
-use std::{fs::File, path::Path, time::Duration};
+use std::fs::File;
+use std::path::Path;
+use std::time::Duration;
 
-use nix::{
-    fcntl::{FcntlArg, fcntl},
-    libc,
-};
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
 
 use super::blocking;
 use crate::condition::Uptime;

@@ -1,11 +1,9 @@
 //! A pause of nodevigil: by the pause file, which `nodevigil pause` writes and a reboot removes, as /run is in memory; or by an annotation
 //! of the Node.
 
-use std::{
-    fs, io,
-    path::Path,
-    time::{Duration, SystemTime},
-};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+use std::{fs, io};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

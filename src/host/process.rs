@@ -1,16 +1,15 @@
 //! One process: its end by a pidfd, and a sample of /proc while it does not answer.
 
-use std::{fs, io, net::SocketAddr, os::fd::OwnedFd, time::Duration};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+use std::{fs, io};
 
-use procfs::{
-    FromRead as _, ProcError,
-    net::TcpState,
-    process::{Process as ProcEntry, Stat, Status},
-};
-use rustix::{
-    io::Errno,
-    process::{Pid, PidfdFlags, pidfd_open},
-};
+use procfs::net::TcpState;
+use procfs::process::{Process as ProcEntry, Stat, Status};
+use procfs::{FromRead as _, ProcError};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::io::unix::AsyncFd;
 
 use super::watched;
@@ -226,10 +225,8 @@ fn listener(address: SocketAddr) -> Listener {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        net::{TcpListener, TcpStream},
-        process::{Command, Stdio},
-    };
+    use std::net::{TcpListener, TcpStream};
+    use std::process::{Command, Stdio};
 
     use super::*;
 

@@ -1,17 +1,19 @@
 //! The kubelet as a program: the version of its binary, and the arguments of its process.
 
-use std::{fs, path::Path, time::Duration};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
 
-use kubelet_config::kubelet::{
-    args,
-    snapshot::Process,
-    tree::{Kind, Tree},
-    version::Version,
-};
+use kubelet_config::kubelet::args;
+use kubelet_config::kubelet::snapshot::Process;
+use kubelet_config::kubelet::tree::{Kind, Tree};
+use kubelet_config::kubelet::version::Version;
 use procfs::process::Process as ProcEntry;
 use tokio::process::Command;
 
-use super::{blocking, child, clock::uptime, process::ProcessId};
+use super::clock::uptime;
+use super::process::ProcessId;
+use super::{blocking, child};
 
 /// A kubelet takes 0.1 s to print its version; a cold disk takes longer.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(3);

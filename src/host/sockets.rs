@@ -1,20 +1,16 @@
 //! TCP connections, as the kernel lists them (`sock_diag(7)`): whether what was sent is acknowledged, and to which cgroup they belong.
 
-use std::{
-    io,
-    net::{IpAddr, SocketAddr},
-};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 
-use hyper::{Uri, http::uri::Scheme};
+use hyper::Uri;
+use hyper::http::uri::Scheme;
 use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload, Nla as _};
-use netlink_packet_sock_diag::{
-    AF_INET, AF_INET6, IPPROTO_TCP, SockDiagMessage, TCP_SYN_SENT,
-    inet::{ExtensionFlags, InetRequest, InetResponse, SocketId, StateFlags},
-};
+use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, InetResponse, SocketId, StateFlags};
+use netlink_packet_sock_diag::{AF_INET, AF_INET6, IPPROTO_TCP, SockDiagMessage, TCP_SYN_SENT};
 use procfs::process::Process;
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink::SOCK_DIAG, recv, send, socket_with,
-};
+use rustix::net::netlink::SOCK_DIAG;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
 
 /// `INET_DIAG_CGROUP_ID` of `linux/inet_diag.h`, since Linux 5.9.
 const CGROUP_ID: u16 = 21;
@@ -166,10 +162,8 @@ fn socket(InetResponse { header, nlas }: &InetResponse, retransmits: u8) -> Sock
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        io::Write as _,
-        net::{TcpListener, TcpStream},
-    };
+    use std::io::Write as _;
+    use std::net::{TcpListener, TcpStream};
 
     use super::*;
 

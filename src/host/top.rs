@@ -1,12 +1,16 @@
 //! Which processes use memory and processors, and which grow.
 
-use std::{cmp::Reverse, collections::HashMap, thread, time::Duration};
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::thread;
+use std::time::Duration;
 
 use procfs::process::Process as ProcEntry;
 use serde::{Deserialize, Serialize};
 use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
 
-use super::{child, process::cgroup_path};
+use super::child;
+use super::process::cgroup_path;
 
 /// The hidden subcommand that reads all processes.
 pub const SUBCOMMAND: &str = "top";

@@ -2,18 +2,20 @@
 //!
 //! The command runs in a child: it reads files of disks that may hang, and the command line of another process.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::Deserialize;
 use tokio::time::{Instant, interval_at};
 
 use super::Inputs;
-use crate::{
-    condition::{ConditionType, Finding, Reason, Uptime, View},
-    files::FileState,
-    host::{blocking, child, clock::uptime, kubelet::Watched},
-    settings::EXIT_CONFIG,
-};
+use crate::condition::{ConditionType, Finding, Reason, Uptime, View};
+use crate::files::FileState;
+use crate::host::clock::uptime;
+use crate::host::kubelet::Watched;
+use crate::host::{blocking, child};
+use crate::settings::EXIT_CONFIG;
 
 /// The first check waits until the kubelet's unit and process are known.
 const FIRST_AFTER: Duration = Duration::from_secs(2);

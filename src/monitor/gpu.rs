@@ -2,18 +2,16 @@
 //!
 //! They are warnings: a line of the kernel's log is one witness, and many codes are caused by the program that uses the GPU.
 
-use std::{collections::BTreeMap, path::Path, time::Duration};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
 
 use tokio::time::sleep;
 
 use super::{Inputs, REPORT_EVERY, Reporter};
-use crate::{
-    condition::{ConditionType, Reason, Uptime, View},
-    host::{
-        clock::{next_multiple, uptime},
-        kmsg::Line,
-    },
-};
+use crate::condition::{ConditionType, Reason, Uptime, View};
+use crate::host::clock::{next_multiple, uptime};
+use crate::host::kmsg::Line;
 
 /// The driver's directory exists while it is loaded.
 const DRIVER: &str = "/proc/driver/nvidia";

@@ -12,23 +12,20 @@ pub mod runtime;
 mod service;
 pub mod storage;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use prometheus_client::metrics::histogram::Histogram;
 use tokio::sync::{mpsc, watch};
 
-use crate::{
-    condition::{ConditionType, Reason, Uptime, View},
-    host::{
-        api::ApiFacts,
-        clock::next_multiple,
-        kmsg::KernelLog,
-        kubelet::{KubeletFacts, Watched},
-        process::ProcessId,
-        trouble::Troubles,
-    },
-    settings::Settings,
-};
+use crate::condition::{ConditionType, Reason, Uptime, View};
+use crate::host::api::ApiFacts;
+use crate::host::clock::next_multiple;
+use crate::host::kmsg::KernelLog;
+use crate::host::kubelet::{KubeletFacts, Watched};
+use crate::host::process::ProcessId;
+use crate::host::trouble::Troubles;
+use crate::settings::Settings;
 
 /// Where a monitor sends its present view of a condition: when it changes, and at least every 30 seconds.
 pub type Reports = mpsc::Sender<(ConditionType, View)>;

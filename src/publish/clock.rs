@@ -2,15 +2,12 @@
 //!
 //! The host's time of day may be wrong or may be set at any moment; what is written to the API server must not depend on it.
 
-use jiff::{SignedDuration, Timestamp, fmt::rfc2822::DateTimeParser};
+use jiff::fmt::rfc2822::DateTimeParser;
+use jiff::{SignedDuration, Timestamp};
 
-use crate::{
-    condition::Uptime,
-    host::{
-        api::ServerTime,
-        clock::{Now, uptime},
-    },
-};
+use crate::condition::Uptime;
+use crate::host::api::ServerTime;
+use crate::host::clock::{Now, uptime};
 
 /// Two clocks of the API server's, or ours and one of theirs, may differ by this much without being wrong.
 const TOLERANCE: SignedDuration = SignedDuration::from_secs(60);

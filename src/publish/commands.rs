@@ -3,33 +3,23 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow};
-use k8s_openapi::{
-    api::{authorization::v1::SelfSubjectAccessReview, core::v1::Node},
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
-};
-use kube::{
-    Api, ResourceExt,
-    api::{ListParams, Patch, PatchParams, PostParams},
-};
+use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt};
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::{
-    connection::{ApiConnection, describe},
-    exec,
-    identity::{self, Source},
-    observed::{FIELD_MANAGER, ObservedNode, is_ours},
-    session::{Session, connect, read_files},
-    taints,
-};
-use crate::{
-    host::{
-        api::{ApiFacts, NodeAnswer, RequestCounts},
-        kubelet::KubeletFacts,
-        trouble::Troubles,
-    },
-    settings::KubernetesSettings,
-};
+use super::connection::{ApiConnection, describe};
+use super::identity::{self, Source};
+use super::observed::{FIELD_MANAGER, ObservedNode, is_ours};
+use super::session::{Session, connect, read_files};
+use super::{exec, taints};
+use crate::host::api::{ApiFacts, NodeAnswer, RequestCounts};
+use crate::host::kubelet::KubeletFacts;
+use crate::host::trouble::Troubles;
+use crate::settings::KubernetesSettings;
 
 /// What publishing needs: verb, group, resource (packaging/kubernetes/rbac.yaml).
 const NEEDED: [(&str, &str, &str); 4] = [
@@ -192,14 +182,17 @@ async fn remove_taints(nodes: &Api<Node>, name: &str) -> Result<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+    use std::sync::atomic::AtomicU32;
+    use std::sync::atomic::Ordering::Relaxed;
 
     use hyper::{Method, Request, Response};
-    use kube::{Client, client::Body};
+    use kube::Client;
+    use kube::client::Body;
     use serde_json::{Value, json};
     use tower::{BoxError, service_fn};
 
-    use super::{super::observed::TAINT_PREFIX, *};
+    use super::super::observed::TAINT_PREFIX;
+    use super::*;
 
     /// Removes what is ours from a Node that others write so many times, each between our reading and our writing; then the answer to our
     /// write has this HTTP status.

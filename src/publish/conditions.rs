@@ -5,30 +5,23 @@
 //! - A condition that another field manager owns is never written. If another manager overwrites ours, it is written again, at most
 //!   three times an hour.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::{
-    api::core::v1::{Node, NodeCondition, NodeStatus},
-    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
-};
+use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde_json::Value;
 
-use super::{
-    clock::{is_plausible, whole_seconds},
-    connection::Failure,
-    observed::ObservedNode,
-    pacing::{Backoff, Budget},
-    taints::Tainter,
-};
-use crate::{
-    condition::{ConditionType, Desired, Published, Status, Uptime},
-    host::{
-        api::{NodeFacts, ObservedCondition},
-        clock::Now,
-    },
-    settings::TaintSettings,
-};
+use super::clock::{is_plausible, whole_seconds};
+use super::connection::Failure;
+use super::observed::ObservedNode;
+use super::pacing::{Backoff, Budget};
+use super::taints::Tainter;
+use crate::condition::{ConditionType, Desired, Published, Status, Uptime};
+use crate::host::api::{NodeFacts, ObservedCondition};
+use crate::host::clock::Now;
+use crate::settings::TaintSettings;
 
 /// A condition's longest message (packaging/kubernetes/policy.yaml refuses longer ones).
 const MAX_MESSAGE_BYTES: usize = 1024;

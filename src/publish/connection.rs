@@ -1,35 +1,23 @@
 //! What every request to the API server goes through. Before it is sent it waits if the API server fails; it has a deadline and is
 //! counted; and its answer shows the API server's time of day and whether the API server can be reached.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use hyper::{Method, Request, Response, StatusCode, header};
-use kube::{
-    Client,
-    client::{Body, ClientBuilder},
-};
-use tokio::{
-    sync::{Notify, watch},
-    time::timeout,
-};
+use kube::Client;
+use kube::client::{Body, ClientBuilder};
+use tokio::sync::{Notify, watch};
+use tokio::time::timeout;
 use tower::{BoxError, service_fn};
 
-use super::{
-    clock::{server_time, sleep_until},
-    pacing::Backoff,
-};
-use crate::{
-    condition::Uptime,
-    host::{
-        api::{ApiFacts, Reach, RequestCounts},
-        clock::{Now, uptime},
-        trouble::{Trouble, Troubles},
-    },
-};
+use super::clock::{server_time, sleep_until};
+use super::pacing::Backoff;
+use crate::condition::Uptime;
+use crate::host::api::{ApiFacts, Reach, RequestCounts};
+use crate::host::clock::{Now, uptime};
+use crate::host::trouble::{Trouble, Troubles};
 
 /// The time for a request and its whole answer; for a watch, until the answer begins.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -300,7 +288,8 @@ pub fn describe(error: &kube::Error) -> String {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::Node;
-    use kube::{Api, core::Status};
+    use kube::Api;
+    use kube::core::Status;
 
     use super::*;
 

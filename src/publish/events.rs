@@ -1,28 +1,23 @@
 //! Events about the Node: one for each transition, and one an hour while nodevigil itself has a trouble. At most 20 an hour.
 
-use std::{convert::Infallible, time::Duration};
+use std::convert::Infallible;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::{
-    api::{core::v1::ObjectReference, events::v1::Event},
-    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
-};
-use kube::{Api, Client, api::PostParams};
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use kube::api::PostParams;
+use kube::{Api, Client};
 use tokio::sync::mpsc;
 
-use super::{
-    clock::sleep_until,
-    connection::{ApiConnection, Failure},
-    pacing::{Backoff, Budget},
-};
-use crate::{
-    condition::{Condition, Reason, Transition, Uptime},
-    host::{
-        api::NodeFacts,
-        clock::{Now, uptime},
-        trouble::Troubles,
-    },
-};
+use super::clock::sleep_until;
+use super::connection::{ApiConnection, Failure};
+use super::pacing::{Backoff, Budget};
+use crate::condition::{Condition, Reason, Transition, Uptime};
+use crate::host::api::NodeFacts;
+use crate::host::clock::{Now, uptime};
+use crate::host::trouble::Troubles;
 
 /// The namespace of Events about objects that have none.
 const NAMESPACE: &str = "default";
@@ -178,7 +173,8 @@ fn about(event: &Event, at: Uptime, node: &NodeFacts, now: Now) -> Event {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{condition::ConditionType, host::trouble::Trouble};
+    use crate::condition::ConditionType;
+    use crate::host::trouble::Trouble;
 
     fn condition(reason: Reason) -> Condition {
         let spec = reason.spec();

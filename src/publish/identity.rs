@@ -3,17 +3,13 @@
 //!
 //! Everything here blocks on files and belongs into `spawn_blocking`.
 
-use std::{
-    fmt, fs,
-    os::unix::fs::MetadataExt,
-    path::{Component, Path, PathBuf},
-};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+use std::{fmt, fs};
 
 use anyhow::{Context, Result, anyhow, bail};
-use kube::{
-    Config,
-    config::{Kubeconfig, KubeconfigError},
-};
+use kube::Config;
+use kube::config::{Kubeconfig, KubeconfigError};
 
 use crate::files::FileState;
 

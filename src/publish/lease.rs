@@ -1,13 +1,17 @@
 //! Reads the kubelet's Lease while a monitor wants it. The kubelet renews it as long as it reaches the API server.
 
-use std::{convert::Infallible, time::Duration};
+use std::convert::Infallible;
+use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Client};
-use tokio::{sync::watch, time::sleep};
+use tokio::sync::watch;
+use tokio::time::sleep;
 
-use super::{connection::ApiConnection, node::changed};
-use crate::host::{api::LeaseFacts, clock::uptime};
+use super::connection::ApiConnection;
+use super::node::changed;
+use crate::host::api::LeaseFacts;
+use crate::host::clock::uptime;
 
 const NAMESPACE: &str = "kube-node-lease";
 const EVERY: Duration = Duration::from_secs(2);

@@ -21,30 +21,22 @@ mod taints;
 
 use std::convert::Infallible;
 
-use tokio::{
-    sync::{mpsc, watch},
-    time::sleep,
-};
+use tokio::sync::{mpsc, watch};
+use tokio::time::sleep;
 
+use self::clock::sleep_until;
 pub use self::commands::{Identity, Removed, cleanup, cleanup_all, identity, read_node};
-use self::{
-    clock::sleep_until,
-    conditions::Reconciler,
-    connection::ApiConnection,
-    events::EventQueue,
-    node::changed,
-    session::{CHECK_EVERY, Session, connect, outdated, refused},
-};
-use crate::{
-    condition::{Desired, Transition, Uptime},
-    host::{
-        api::{ApiFacts, Reach, RequestCounts},
-        clock::uptime,
-        kubelet::KubeletFacts,
-        trouble::{Trouble, Troubles},
-    },
-    settings::{KubernetesSettings, Publish, TaintSettings},
-};
+use self::conditions::Reconciler;
+use self::connection::ApiConnection;
+use self::events::EventQueue;
+use self::node::changed;
+use self::session::{CHECK_EVERY, Session, connect, outdated, refused};
+use crate::condition::{Desired, Transition, Uptime};
+use crate::host::api::{ApiFacts, Reach, RequestCounts};
+use crate::host::clock::uptime;
+use crate::host::kubelet::KubeletFacts;
+use crate::host::trouble::{Trouble, Troubles};
+use crate::settings::{KubernetesSettings, Publish, TaintSettings};
 
 /// How many transitions wait while there is no identity. The latest ones are kept.
 const MAX_WAITING: usize = 32;

@@ -1,25 +1,21 @@
 //! Watches our own Node and writes its conditions and taints, one request after the other.
 
-use std::{convert::Infallible, pin::pin};
+use std::convert::Infallible;
+use std::pin::pin;
 
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::Node;
-use kube::{
-    Api, Client,
-    api::{Patch, PatchParams},
-    runtime::{
-        WatchStreamExt,
-        watcher::{self, watch_object},
-    },
-};
+use kube::api::{Patch, PatchParams};
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, watch_object};
+use kube::{Api, Client};
 use tokio::sync::watch;
 
-use super::{
-    conditions::{Reconciler, Request},
-    connection::{ApiConnection, Failure, WATCH},
-    observed::{FIELD_MANAGER, ObservedNode},
-};
-use crate::{condition::Desired, host::trouble::Trouble};
+use super::conditions::{Reconciler, Request};
+use super::connection::{ApiConnection, Failure, WATCH};
+use super::observed::{FIELD_MANAGER, ObservedNode};
+use crate::condition::Desired;
+use crate::host::trouble::Trouble;
 
 /// How applies are named if the API server refuses them.
 const APPLY: &str = "apply conditions";
@@ -141,18 +137,15 @@ mod tests {
     use hyper::{Method, Response};
     use kube::client::Body;
     use serde_json::json;
-    use tokio::{sync::mpsc, time::timeout};
+    use tokio::sync::mpsc;
+    use tokio::time::timeout;
     use tower::{BoxError, service_fn};
 
     use super::*;
-    use crate::{
-        condition::{Published, Status, Uptime},
-        host::{
-            api::{ApiFacts, Reach, RequestCounts},
-            trouble::Troubles,
-        },
-        settings::TaintSettings,
-    };
+    use crate::condition::{Published, Status, Uptime};
+    use crate::host::api::{ApiFacts, Reach, RequestCounts};
+    use crate::host::trouble::Troubles;
+    use crate::settings::TaintSettings;
 
     fn json_body(value: &serde_json::Value) -> Body {
         Body::from(value.to_string().into_bytes())

@@ -1,18 +1,12 @@
 //! The Node as read from the API server: its conditions, which field managers own them, its taints, and its maintenance signals.
 
 use jiff::Timestamp;
-use k8s_openapi::{
-    api::core::v1::{Node, Taint},
-    apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry,
-};
+use k8s_openapi::api::core::v1::{Node, Taint};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 
-use crate::{
-    condition::suppression::{MAINTENANCE_SIGNALS, MaintenanceSignal},
-    host::{
-        api::{NodeFacts, ObservedCondition},
-        pause,
-    },
-};
+use crate::condition::suppression::{MAINTENANCE_SIGNALS, MaintenanceSignal};
+use crate::host::api::{NodeFacts, ObservedCondition};
+use crate::host::pause;
 
 /// The name under which the API server records what nodevigil owns (packaging/kubernetes/policy.yaml allows no other).
 pub const FIELD_MANAGER: &str = "nodevigil";

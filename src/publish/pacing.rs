@@ -1,6 +1,7 @@
 //! How often something may be tried or done. Pure; the time is handed in.
 
-use std::{collections::VecDeque, time::Duration};
+use std::collections::VecDeque;
+use std::time::Duration;
 
 use crate::condition::Uptime;
 

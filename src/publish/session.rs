@@ -1,33 +1,26 @@
 //! A client for the API server, from the first identity that exists, and when another one has to be built.
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use jiff::Timestamp;
 use kube::Client;
-use tokio::{sync::watch, time::sleep};
+use tokio::sync::watch;
+use tokio::time::sleep;
 
-use super::{
-    clock::sleep_until,
-    connection::{self, ApiConnection},
-    exec,
-    identity::{self, OWN_KUBECONFIG, Source},
-    node::changed,
-};
-use crate::{
-    condition::Uptime,
-    files::FileState,
-    host::{
-        blocking,
-        clock::{Now, uptime},
-        kubelet::KubeletFacts,
-        trouble::Trouble,
-    },
-    settings::KubernetesSettings,
-};
+use super::clock::sleep_until;
+use super::connection::{self, ApiConnection};
+use super::exec;
+use super::identity::{self, OWN_KUBECONFIG, Source};
+use super::node::changed;
+use crate::condition::Uptime;
+use crate::files::FileState;
+use crate::host::blocking;
+use crate::host::clock::{Now, uptime};
+use crate::host::kubelet::KubeletFacts;
+use crate::host::trouble::Trouble;
+use crate::settings::KubernetesSettings;
 
 /// How often the credential's files are checked: a node that joins gets them at any moment.
 pub const CHECK_EVERY: Duration = Duration::from_secs(10);
@@ -139,10 +132,8 @@ mod tests {
     use tower::{BoxError, service_fn};
 
     use super::*;
-    use crate::host::{
-        api::{ApiFacts, RequestCounts},
-        trouble::Troubles,
-    };
+    use crate::host::api::{ApiFacts, RequestCounts};
+    use crate::host::trouble::Troubles;
 
     #[tokio::test(start_paused = true)]
     async fn a_client_whose_credential_is_refused_is_built_again_when_it_is_half_a_minute_old() {

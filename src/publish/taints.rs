@@ -6,21 +6,19 @@
 //! - The list of taints is written as a whole, so others' taints stay as they were read, and the write fails if the Node has changed
 //!   since. A taint of ours that another writer drops, as Karpenter 1.15 may with its taint `karpenter.sh/rebooting`, is set again.
 
-use std::{collections::HashMap, time::Duration};
+use std::collections::HashMap;
+use std::time::Duration;
 
-use k8s_openapi::{api::core::v1::Taint, apimachinery::pkg::apis::meta::v1::Time};
+use k8s_openapi::api::core::v1::Taint;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
-use super::{
-    clock::whole_seconds,
-    observed::{ObservedNode, TAINT_PREFIX, is_ours},
-    pacing::Backoff,
-};
-use crate::{
-    condition::{Condition, ConditionType, Desired, Reason, Uptime},
-    host::clock::Now,
-    settings::TaintSettings,
-};
+use super::clock::whole_seconds;
+use super::observed::{ObservedNode, TAINT_PREFIX, is_ours};
+use super::pacing::Backoff;
+use crate::condition::{Condition, ConditionType, Desired, Reason, Uptime};
+use crate::host::clock::Now;
+use crate::settings::TaintSettings;
 
 /// How long a problem that was found by sampling must have been reported.
 const SAMPLED_AFTER: Duration = Duration::from_mins(1);

@@ -1,32 +1,35 @@
 //! `GET /metrics` in the OpenMetrics text format, and `GET /healthz`, which answers 200 while the agent runs.
 
-use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
-use axum::{Router, http::StatusCode, http::header::CONTENT_TYPE, response::IntoResponse, routing::get};
+use axum::Router;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use axum::routing::get;
 use hyper::server::conn::http1;
-use hyper_util::{rt::TokioIo, service::TowerToHyperService};
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
 use procfs::process::Process;
-use prometheus_client::{
-    collector::Collector,
-    encoding::{DescriptorEncoder, EncodeMetric, text::encode},
-    metrics::{
-        MetricType, counter::ConstCounter, counter::Counter, family::Family, gauge::ConstGauge, histogram::Histogram,
-    },
-    registry::Registry,
-};
-use tokio::{
-    net::TcpListener,
-    sync::{Semaphore, watch},
-    time::{sleep, timeout},
-};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{sleep, timeout};
 
-use crate::{
-    condition::{Condition, ConditionType, Desired, Status},
-    host::{
-        api::RequestCounts,
-        trouble::{Trouble, Troubles},
-    },
-};
+use crate::condition::{Condition, ConditionType, Desired, Status};
+use crate::host::api::RequestCounts;
+use crate::host::trouble::{Trouble, Troubles};
 
 /// More wait until one of these has ended.
 const MAX_CONNECTIONS: usize = 8;
@@ -217,10 +220,8 @@ fn router(metrics: Metrics) -> Router {
 
 #[cfg(test)]
 mod tests {
-    use tokio::{
-        io::{AsyncReadExt, AsyncWriteExt},
-        net::TcpStream,
-    };
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
 
     use super::*;
 

@@ -1,19 +1,17 @@
 //! /run/nodevigil/status.json: what the agent finds and publishes, for `nodevigil status` and programs on the host.
 
-use std::{collections::BTreeMap, io, path::Path};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    condition::{Condition, ConditionType, Desired, Status, Uptime},
-    files,
-    host::{
-        api::{ApiFacts, Reach},
-        pause::Pause,
-        trouble::Trouble,
-    },
-};
+use crate::condition::{Condition, ConditionType, Desired, Status, Uptime};
+use crate::files;
+use crate::host::api::{ApiFacts, Reach};
+use crate::host::pause::Pause;
+use crate::host::trouble::Trouble;
 
 /// Where it is written.
 pub const PATH: &str = "/run/nodevigil/status.json";
@@ -178,10 +176,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{
-        condition::ConditionType,
-        host::api::{NodeFacts, ObservedCondition},
-    };
+    use crate::condition::ConditionType;
+    use crate::host::api::{NodeFacts, ObservedCondition};
 
     fn time(text: &str) -> Timestamp {
         text.parse().unwrap()

@@ -1,6 +1,7 @@
 //! The last accepted settings. The agent uses them if it is restarted with invalid settings.
 
-use std::{io, path::Path};
+use std::io;
+use std::path::Path;
 
 use super::{MAX_FILE_BYTES, Settings};
 use crate::files;

@@ -4,12 +4,10 @@
 //! /usr/lib, then the drop-ins of `config.d` in all three, sorted by file name. A drop-in in /etc replaces one of the same name
 //! in /run, and that one in /usr/lib. Later files override earlier ones, setting by setting.
 
-use std::{
-    collections::BTreeMap,
-    ffi::OsString,
-    fmt, fs, io,
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::{fmt, fs, io};
 
 use toml::{Table, Value};
 
@@ -150,10 +148,8 @@ fn merge(settings: &mut Table, later: Table) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        condition::{ConditionType, Reason, ShownAs},
-        settings::{CloudProvider, IntentSettings, ReasonSettings, accepted},
-    };
+    use crate::condition::{ConditionType, Reason, ShownAs};
+    use crate::settings::{CloudProvider, IntentSettings, ReasonSettings, accepted};
 
     fn write(root: &Path, path: &str, text: &str) {
         let path = root.join(path);

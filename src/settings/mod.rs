@@ -6,18 +6,17 @@ pub mod accepted;
 mod load;
 mod values;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    net::SocketAddr,
-    path::PathBuf,
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 pub use load::*;
 pub use values::Secs;
 
-use crate::condition::{ConditionType, Reason, ShownAs, profile::Profile};
+use crate::condition::profile::Profile;
+use crate::condition::{ConditionType, Reason, ShownAs};
 
 /// All settings, each with its default.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

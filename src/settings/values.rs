@@ -1,10 +1,8 @@
 //! Types whose values are checked while they are parsed, so that an error has the line of the value.
 
-use std::{
-    collections::BTreeMap,
-    net::{IpAddr, SocketAddr},
-    time::Duration,
-};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use kubelet_config::kubelet::endpoint::socket_path;
 use serde::{Deserialize, Deserializer, Serialize, de};

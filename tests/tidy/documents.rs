@@ -2,10 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::fs;
+use std::path::{Path, PathBuf};
 
 /// Directories without documents of ours.
 const SKIPPED: &[&str] = &["target", "dist", ".git", "corpus", "rootfs"];

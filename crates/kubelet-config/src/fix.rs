@@ -3,17 +3,13 @@
 
 mod overlay;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::{Path, PathBuf},
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 use self::overlay::Overlay;
-use crate::{
-    edit::{Edit, NOT_THE_OPERATORS, edited},
-    kubelet::tree::Tree,
-    rules::{Finding, Report, Severity},
-};
+use crate::edit::{Edit, NOT_THE_OPERATORS, edited};
+use crate::kubelet::tree::Tree;
+use crate::rules::{Finding, Report, Severity};
 
 /// The edits of a host that were found to help.
 #[derive(Debug, Default)]

@@ -27,17 +27,15 @@ pub mod kubelet;
 pub mod rules;
 
 pub use fix::plan;
-pub use kubelet::{
-    config::load_config,
-    effective::effective_settings,
-    flags::parse::parse_flags,
-    host_tree::HostTree,
-    layers::{candidate_units, resolve_command},
-    resolve::{Inputs, resolve},
-    snapshot::Snapshot,
-    systemd::resolve_unit,
-    tree::{MemoryTree, Tree},
-};
+pub use kubelet::config::load_config;
+pub use kubelet::effective::effective_settings;
+pub use kubelet::flags::parse::parse_flags;
+pub use kubelet::host_tree::HostTree;
+pub use kubelet::layers::{candidate_units, resolve_command};
+pub use kubelet::resolve::{Inputs, resolve};
+pub use kubelet::snapshot::Snapshot;
+pub use kubelet::systemd::resolve_unit;
+pub use kubelet::tree::{MemoryTree, Tree};
 pub use rules::{lint, rules};
 
 /// The README's program is compiled.

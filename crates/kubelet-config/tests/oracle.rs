@@ -8,7 +8,8 @@ mod case;
 #[path = "../../../tests/full/oracle/compare.rs"]
 mod compare;
 
-use std::{fs, path::Path};
+use std::fs;
+use std::path::Path;
 
 use case::{Case, Record, Said, World};
 

@@ -3,17 +3,13 @@
 //! Expressions are run on the text's bytes, for which they need no tables of Unicode. They are compiled at the first text that
 //! may hold a secret: to compile them takes longer than all else that `nodevigil check` does.
 
-use std::{
-    ops::Range,
-    sync::{LazyLock, Mutex, OnceLock, PoisonError},
-};
+use std::ops::Range;
+use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
 
-use regex_automata::{
-    Anchored, Input,
-    hybrid::dfa::{self, DFA},
-    nfa::thompson::pikevm::PikeVM,
-    util::syntax,
-};
+use regex_automata::hybrid::dfa::{self, DFA};
+use regex_automata::nfa::thompson::pikevm::PikeVM;
+use regex_automata::util::syntax;
+use regex_automata::{Anchored, Input};
 
 /// Every text with a secret in one of [`PLACES`] has one of these, in upper or lower case. Most texts have none.
 const TRIGGERS: [&str; 13] = [

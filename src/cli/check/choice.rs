@@ -1,15 +1,13 @@
 //! Selects, filters and sorts the findings.
 
-use std::{cmp::Reverse, path::Path};
+use std::cmp::Reverse;
+use std::path::Path;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use kubelet_config::{
-    kubelet::{location::Location, tree::Tree},
-    rules::{
-        self, Finding, NotChecked, Report, Severity,
-        allow::{self, Allowed, Parted},
-    },
-};
+use kubelet_config::kubelet::location::Location;
+use kubelet_config::kubelet::tree::Tree;
+use kubelet_config::rules::allow::{self, Allowed, Parted};
+use kubelet_config::rules::{self, Finding, NotChecked, Report, Severity};
 
 /// The options that select findings.
 #[derive(Debug, clap::Args)]

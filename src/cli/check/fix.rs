@@ -1,11 +1,10 @@
 //! `nodevigil check --fix`: a patch for the findings that an edit fixes.
 
-use std::{fmt::Write as _, path::Path};
+use std::fmt::Write as _;
+use std::path::Path;
 
-use kubelet_config::{
-    fix::{ChangedFile, Plan},
-    rules::{Finding, Severity},
-};
+use kubelet_config::fix::{ChangedFile, Plan};
+use kubelet_config::rules::{Finding, Severity};
 use redact::escape_controls;
 use similar::TextDiff;
 
@@ -75,7 +74,8 @@ fn notes(plan: &Plan, left: &[&Finding], unit: &str, root: &Path, is_stale: bool
 
 #[cfg(test)]
 mod tests {
-    use kubelet_config::{kubelet::location::Location, rules::Report};
+    use kubelet_config::kubelet::location::Location;
+    use kubelet_config::rules::Report;
 
     use super::*;
 

@@ -3,21 +3,19 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use kubelet_config::kubelet::{
-    host_tree::HostTree,
-    resolve::{Inputs, Overrides},
-    snapshot::{CloudFacts, ClusterFacts, Intent, Lifecycle},
-    systemd::Manager,
-    tree::Tree as _,
-    version::Version,
-};
+use kubelet_config::kubelet::host_tree::HostTree;
+use kubelet_config::kubelet::resolve::{Inputs, Overrides};
+use kubelet_config::kubelet::snapshot::{CloudFacts, ClusterFacts, Intent, Lifecycle};
+use kubelet_config::kubelet::systemd::Manager;
+use kubelet_config::kubelet::tree::Tree as _;
+use kubelet_config::kubelet::version::Version;
 use serde::Deserialize;
 
-use crate::{
-    files,
-    host::{clock::wall, kubelet::host_name, systemd},
-    settings::{self, CloudProvider, IntentSettings, Settings},
-};
+use crate::files;
+use crate::host::clock::wall;
+use crate::host::kubelet::host_name;
+use crate::host::systemd;
+use crate::settings::{self, CloudProvider, IntentSettings, Settings};
 
 const MAX_FACTS_BYTES: u64 = 1 << 20;
 /// The directories of systemd's private library, whose name has systemd's version: `libsystemd-shared-252.so`.

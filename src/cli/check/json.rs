@@ -1,20 +1,14 @@
 //! The findings and their inputs as one JSON document: docs/reference/check-json.md, check.schema.json.
 
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
-use kubelet_config::{
-    kubelet::{
-        effective::From,
-        layers::Launcher,
-        location::Location,
-        snapshot::{Lifecycle, Snapshot},
-        systemd::{Arg, Assignment, EnvFile, EnvFileState, LoadState, Source, Unit},
-    },
-    rules::Finding,
-};
+use kubelet_config::kubelet::effective::From;
+use kubelet_config::kubelet::layers::Launcher;
+use kubelet_config::kubelet::location::Location;
+use kubelet_config::kubelet::snapshot::{Lifecycle, Snapshot};
+use kubelet_config::kubelet::systemd::{Arg, Assignment, EnvFile, EnvFileState, LoadState, Source, Unit};
+use kubelet_config::rules::Finding;
 use redact::{hide_in_words, hide_secrets, is_secret_variable};
 use serde_json::{Map, Value, json};
 

@@ -1,21 +1,19 @@
 //! Asks the running host: systemd, the kubelet's binary and process, the container runtime's socket. Each request has a deadline, and a
 //! request that fails becomes a note.
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-};
+use std::io;
+use std::path::{Path, PathBuf};
 
-use crate::host::{addresses::addresses, cri, program, systemd::loaded};
-use kubelet_config::kubelet::{
-    host_tree::{HostTree, reason},
-    layers::{self, Launcher},
-    machine::Socket,
-    resolve::Inputs,
-    snapshot::{Lifecycle, Snapshot},
-    systemd,
-    tree::Tree as _,
-};
+use crate::host::addresses::addresses;
+use crate::host::systemd::loaded;
+use crate::host::{cri, program};
+use kubelet_config::kubelet::host_tree::{HostTree, reason};
+use kubelet_config::kubelet::layers::{self, Launcher};
+use kubelet_config::kubelet::machine::Socket;
+use kubelet_config::kubelet::resolve::Inputs;
+use kubelet_config::kubelet::snapshot::{Lifecycle, Snapshot};
+use kubelet_config::kubelet::systemd;
+use kubelet_config::kubelet::tree::Tree as _;
 
 /// Only these programs are known to print the version of Kubernetes for `--version` and to do nothing else.
 const PROGRAMS: [&str; 3] = ["kubelet", "k3s", "rke2"];

@@ -9,30 +9,26 @@ mod sarif;
 mod source;
 mod text;
 
-use std::{
-    env,
-    io::{self, Write as _},
-    path::PathBuf,
-};
+use std::env;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
 
 use clap::{ColorChoice, ValueEnum};
-use kubelet_config::{
-    kubelet::{host_tree::HostTree, resolve, snapshot::Snapshot, systemd::LoadState, tree::Tree},
-    rules::{self, Report, Severity},
-};
+use kubelet_config::kubelet::host_tree::HostTree;
+use kubelet_config::kubelet::resolve;
+use kubelet_config::kubelet::snapshot::Snapshot;
+use kubelet_config::kubelet::systemd::LoadState;
+use kubelet_config::kubelet::tree::Tree;
+use kubelet_config::rules::{self, Report, Severity};
 
-use self::{
-    choice::{Choice, Chosen},
-    fix::Patch,
-    gather::{Gathered, Given},
-    source::Sources,
-    text::Style,
-};
+use self::choice::{Choice, Chosen};
+use self::fix::Patch;
+use self::gather::{Gathered, Given};
+use self::source::Sources;
+use self::text::Style;
 use super::{BAD, GOOD, UNKNOWN, block_on, complain, is_colored, print};
-use crate::{
-    files,
-    settings::{self, EXIT_CONFIG},
-};
+use crate::files;
+use crate::settings::{self, EXIT_CONFIG};
 
 /// The width of a line if `COLUMNS` is not set.
 const COLUMNS: usize = 80;

@@ -1,17 +1,15 @@
 //! Findings as SARIF 2.1.0, with the fields that GitHub's code scanning reads.
 
-use std::{collections::BTreeSet, fmt::Write as _, path::Path};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::Path;
 
-use kubelet_config::{
-    kubelet::location::Location,
-    rules::{self, Finding, Severity},
-};
+use kubelet_config::kubelet::location::Location;
+use kubelet_config::rules::{self, Finding, Severity};
 use serde_json::{Value, json};
 
-use super::{
-    choice::{Chosen, name_of},
-    source::Sources,
-};
+use super::choice::{Chosen, name_of};
+use super::source::Sources;
 
 pub fn log(root: &Path, sources: &Sources, chosen: &Chosen) -> Value {
     let used: BTreeSet<&str> = chosen.shown().map(|finding| finding.rule).collect();

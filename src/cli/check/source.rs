@@ -1,15 +1,14 @@
 //! The source lines of findings: sanitized for a terminal, and without the lines of files that hold secrets.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::Path,
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
 
-use kubelet_config::{
-    kubelet::{location::Location, machine::FileState, snapshot::Snapshot, tree::Tree},
-    rules::Finding,
-};
+use kubelet_config::kubelet::location::Location;
+use kubelet_config::kubelet::machine::FileState;
+use kubelet_config::kubelet::snapshot::Snapshot;
+use kubelet_config::kubelet::tree::Tree;
+use kubelet_config::rules::Finding;
 use redact::{escape_controls, hide_secrets};
 
 /// Of longer files only the name is shown.

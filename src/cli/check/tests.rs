@@ -1,10 +1,8 @@
 //! The command on the hosts of `tests/hosts`, each with its `expected.json`.
 
-use std::{
-    fs::{self, Permissions},
-    os::unix::fs::{PermissionsExt as _, symlink},
-    path::Path,
-};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::Path;
 
 use clap::{Args as _, Command, FromArgMatches as _};
 use serde_json::{Value, json};

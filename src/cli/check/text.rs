@@ -2,23 +2,19 @@
 
 mod snippet;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::Write as _,
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 
 use annotate_snippets::{Group, Level, Renderer};
-use kubelet_config::{
-    kubelet::{config::ConfigFileState, snapshot::Snapshot, systemd::EnvFileState},
-    rules::{Finding, Severity},
-};
+use kubelet_config::kubelet::config::ConfigFileState;
+use kubelet_config::kubelet::snapshot::Snapshot;
+use kubelet_config::kubelet::systemd::EnvFileState;
+use kubelet_config::rules::{Finding, Severity};
 use redact::escape_controls;
 use textwrap::{Options, WordSplitter};
 
-use super::{
-    choice::{Chosen, SEVERITIES, name_of},
-    source::Sources,
-};
+use super::choice::{Chosen, SEVERITIES, name_of};
+use super::source::Sources;
 
 /// How to print.
 #[derive(Debug, Clone, Copy)]

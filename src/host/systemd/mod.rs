@@ -10,31 +10,25 @@ mod loaded;
 mod signal;
 mod unit;
 
-use std::{collections::HashMap, num::NonZeroUsize, time::Duration};
+use std::collections::HashMap;
+use std::num::NonZeroUsize;
+use std::time::Duration;
 
 use futures::StreamExt as _;
-use tokio::{
-    sync::mpsc,
-    task::JoinSet,
-    time::{MissedTickBehavior, interval, sleep, timeout},
-};
-use zbus::{
-    Connection, MatchRule, MessageStream, OwnedObjectPath, OwnedVariant, connection::Builder, fdo::DBusProxy,
-    message::Type,
-};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use zbus::connection::Builder;
+use zbus::fdo::DBusProxy;
+use zbus::message::Type;
+use zbus::{Connection, MatchRule, MessageStream, OwnedObjectPath, OwnedVariant};
 
-pub use self::{
-    loaded::{loaded, major},
-    unit::{LastProcess, UnitState},
-};
-use self::{
-    signal::{BUS, BUS_PATH, Dropped, MANAGER, MANAGER_PATH, PROPERTIES, SERVICE, SYSTEMD, Signal, UNIT},
-    unit::{dependencies, job_id, merge, read},
-};
-use super::{
-    clock::uptime,
-    trouble::{Trouble, Troubles},
-};
+pub use self::loaded::{loaded, major};
+use self::signal::{BUS, BUS_PATH, Dropped, MANAGER, MANAGER_PATH, PROPERTIES, SERVICE, SYSTEMD, Signal, UNIT};
+pub use self::unit::{LastProcess, UnitState};
+use self::unit::{dependencies, job_id, merge, read};
+use super::clock::uptime;
+use super::trouble::{Trouble, Troubles};
 use crate::condition::Uptime;
 
 const JOB: &str = "org.freedesktop.systemd1.Job";

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use zbus::{Message, OwnedObjectPath, OwnedVariant, message::Type, names::UniqueName};
+use zbus::message::Type;
+use zbus::names::UniqueName;
+use zbus::{Message, OwnedObjectPath, OwnedVariant};
 
 pub(super) const SYSTEMD: &str = "org.freedesktop.systemd1";
 pub(super) const MANAGER_PATH: &str = "/org/freedesktop/systemd1";

@@ -2,14 +2,12 @@
 
 use serde::Serialize;
 
-use super::{
-    observed::state_of,
-    stage::{Progress, STAGES, Stage, StageState},
-};
-use crate::{
-    condition::Uptime,
-    host::{api::NodeAnswer, bootstrap::HostFacts, clock::Now},
-};
+use super::observed::state_of;
+use super::stage::{Progress, STAGES, Stage, StageState};
+use crate::condition::Uptime;
+use crate::host::api::NodeAnswer;
+use crate::host::bootstrap::HostFacts;
+use crate::host::clock::Now;
 
 /// The facts by which the stages are judged.
 #[derive(Debug, Clone)]

@@ -8,24 +8,19 @@ pub mod stage;
 #[cfg(test)]
 mod tests;
 
-use std::{mem::discriminant, time::Duration};
+use std::mem::discriminant;
+use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
-use self::{
-    assess::{Assessment, Facts, assess},
-    observed::{is_ready, uptime_of},
-    stage::{Progress, Stage, StageState},
-};
+use self::assess::{Assessment, Facts, assess};
+use self::observed::{is_ready, uptime_of};
+use self::stage::{Progress, Stage, StageState};
 use super::{Inputs, Reporter};
-use crate::{
-    condition::{ConditionType, Finding, Reason, Status, Uptime, View},
-    host::{
-        api::{ApiFacts, NodeAnswer, NodeFacts, Reach},
-        bootstrap::{HostFacts, Unit},
-        clock::{Now, uptime},
-    },
-};
+use crate::condition::{ConditionType, Finding, Reason, Status, Uptime, View};
+use crate::host::api::{ApiFacts, NodeAnswer, NodeFacts, Reach};
+use crate::host::bootstrap::{HostFacts, Unit};
+use crate::host::clock::{Now, uptime};
 
 /// How often the host is read while the bootstrap is expected to go on.
 const READ_EVERY: Duration = Duration::from_secs(10);

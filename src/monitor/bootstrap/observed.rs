@@ -2,20 +2,14 @@
 
 use jiff::Timestamp;
 
-use super::{
-    assess::Facts,
-    stage::{Progress, Stage, StageState, done, failed, running, skipped, unknown},
-};
-use crate::{
-    condition::Uptime,
-    host::{
-        api::{NodeAnswer, NodeFacts, ObservedCondition},
-        bootstrap::{HostFacts, Unit},
-        clock::Now,
-        cloud_init::CloudInit,
-        credential::{ClientCertificate, Credential},
-    },
-};
+use super::assess::Facts;
+use super::stage::{Progress, Stage, StageState, done, failed, running, skipped, unknown};
+use crate::condition::Uptime;
+use crate::host::api::{NodeAnswer, NodeFacts, ObservedCondition};
+use crate::host::bootstrap::{HostFacts, Unit};
+use crate::host::clock::Now;
+use crate::host::cloud_init::CloudInit;
+use crate::host::credential::{ClientCertificate, Credential};
 
 /// The taint of a Node that waits for a cloud controller
 /// (<https://kubernetes.io/docs/reference/labels-annotations-taints/#node-cloudprovider-kubernetes-io-uninitialized>).

@@ -1,12 +1,10 @@
 use jiff::Timestamp;
 
 use super::*;
-use crate::host::{
-    api::ObservedCondition,
-    bootstrap::Files,
-    cloud_init::CloudInit,
-    credential::{ClientCertificate, Credential},
-};
+use crate::host::api::ObservedCondition;
+use crate::host::bootstrap::Files;
+use crate::host::cloud_init::CloudInit;
+use crate::host::credential::{ClientCertificate, Credential};
 
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 const BOOTED: &str = "2026-01-01T00:00:00Z";

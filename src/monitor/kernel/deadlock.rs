@@ -1,15 +1,12 @@
 //! Services that cannot go on because one of their threads never returns from the kernel.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
-use crate::{
-    condition::{Finding, Reason, Uptime},
-    host::{
-        pressure::Pressure,
-        process::{ProcessId, Sample},
-    },
-    monitor::service::samples::Samples,
-};
+use crate::condition::{Finding, Reason, Uptime};
+use crate::host::pressure::Pressure;
+use crate::host::process::{ProcessId, Sample};
+use crate::monitor::service::samples::Samples;
 
 /// How long a thread has to be in the same wait. At least three samples have to show it, because a suspend of the host separates two samples.
 const DEADLOCKED_AFTER: Duration = Duration::from_mins(2);

@@ -1,9 +1,7 @@
 //! Limits of the kernel that are nearly reached. To be near one is load, so a warning.
 
-use crate::{
-    condition::{Finding, Reason},
-    host::kernel::{Usage, Usages},
-};
+use crate::condition::{Finding, Reason};
+use crate::host::kernel::{Usage, Usages};
 
 /// A limit is nearly reached from 90 % on, until its use falls below 85 %.
 const NEAR_PERCENT: u64 = 90;

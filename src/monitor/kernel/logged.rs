@@ -1,14 +1,15 @@
 //! What the kernel has logged, and for how long it counts.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::patterns::{self, Class, PATTERNS};
-use crate::{
-    condition::{Finding, Reason, Uptime},
-    host::{clock::Now, kernel::Counters, kmsg::Line},
-};
+use crate::condition::{Finding, Reason, Uptime};
+use crate::host::clock::Now;
+use crate::host::kernel::Counters;
+use crate::host::kmsg::Line;
 
 /// A problem is over when it was not logged for this long.
 const TROUBLE_LASTS: Duration = Duration::from_mins(5);

@@ -9,25 +9,21 @@ mod logged;
 mod patterns;
 mod state;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
-use tokio::{task::JoinSet, time::sleep};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
 
-use self::{
-    deadlock::{INIT_PID, Suspect},
-    logged::wall_at,
-    patterns::Class,
-    state::{Kernel, Readings},
-};
+use self::deadlock::{INIT_PID, Suspect};
+use self::logged::wall_at;
+use self::patterns::Class;
+use self::state::{Kernel, Readings};
 use super::{Inputs, Reporter};
-use crate::{
-    condition::{ConditionType, Uptime},
-    host::{
-        clock::{Now, uptime},
-        kernel,
-        process::{ProcessId, sample},
-    },
-};
+use crate::condition::{ConditionType, Uptime};
+use crate::host::clock::{Now, uptime};
+use crate::host::kernel;
+use crate::host::process::{ProcessId, sample};
 
 const READ_EVERY: Duration = Duration::from_secs(30);
 /// Between two reports or readings: in a storm each line would cause one.

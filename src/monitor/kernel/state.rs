@@ -4,21 +4,15 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{
-    clock::Clock,
-    deadlock::{Deadlocks, Suspect},
-    limits::Limits,
-    logged::Logged,
-};
-use crate::{
-    condition::{Finding, Reason, Status, Uptime, View},
-    host::{
-        api::ServerTime,
-        clock::Now,
-        kernel::{Counters, Usages},
-        kmsg::LogState,
-    },
-};
+use super::clock::Clock;
+use super::deadlock::{Deadlocks, Suspect};
+use super::limits::Limits;
+use super::logged::Logged;
+use crate::condition::{Finding, Reason, Status, Uptime, View};
+use crate::host::api::ServerTime;
+use crate::host::clock::Now;
+use crate::host::kernel::{Counters, Usages};
+use crate::host::kmsg::LogState;
 
 /// How long the log has to be unreadable before that is reported.
 const UNREADABLE_AFTER: Duration = Duration::from_mins(1);
@@ -90,7 +84,8 @@ impl Kernel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::{kernel::Usage, kmsg::Line};
+    use crate::host::kernel::Usage;
+    use crate::host::kmsg::Line;
 
     fn at(secs: u64) -> Now {
         Now { uptime: Duration::from_secs(secs), wall: Timestamp::UNIX_EPOCH, server: Timestamp::UNIX_EPOCH }

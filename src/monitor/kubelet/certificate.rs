@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{
-    condition::{Finding, Reason, Uptime, View},
-    host::credential::ClientCertificate,
-};
+use crate::condition::{Finding, Reason, Uptime, View};
+use crate::host::credential::ClientCertificate;
 
 /// A certificate is about to expire so long before its end, or in the last tenth of its life if that is shorter: the kubelet renews it
 /// when 70 to 90 % are over (`k8s.io/client-go/util/certificate`).

@@ -13,33 +13,22 @@ mod tests;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::{task::JoinSet, time::sleep};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
 
-use self::{
-    certificate::Certificate,
-    state::{Kubelet, Observation},
-};
-use super::{
-    Inputs, Reporter,
-    service::{
-        Bus,
-        follow::{Follower, ServiceEvent},
-    },
-    set_hung,
-};
-use crate::{
-    condition::{ConditionType, Reason, Uptime},
-    host::{
-        blocking,
-        clock::{next_multiple, uptime, wall},
-        healthz::{self, Probe, Prober},
-        journal,
-        kubelet::{Healthz, KubeletFacts, UNITS, Watched},
-        pressure::{self, Pressure},
-        process::{ProcessId, Sample, sample},
-        sockets::{self, Server},
-    },
-};
+use self::certificate::Certificate;
+use self::state::{Kubelet, Observation};
+use super::service::Bus;
+use super::service::follow::{Follower, ServiceEvent};
+use super::{Inputs, Reporter, set_hung};
+use crate::condition::{ConditionType, Reason, Uptime};
+use crate::host::clock::{next_multiple, uptime, wall};
+use crate::host::healthz::{self, Probe, Prober};
+use crate::host::kubelet::{Healthz, KubeletFacts, UNITS, Watched};
+use crate::host::pressure::{self, Pressure};
+use crate::host::process::{ProcessId, Sample, sample};
+use crate::host::sockets::{self, Server};
+use crate::host::{blocking, journal};
 
 /// Time between the starts of two probes of a kubelet that answers.
 const PROBE_EVERY: Duration = Duration::from_secs(2);

@@ -2,17 +2,14 @@
 
 use std::time::Duration;
 
-use super::{lease::LeaseReadings, stall::Stall};
-use crate::{
-    condition::{Finding, Reason, Uptime, View},
-    host::{
-        api::LeaseFacts,
-        healthz::Probe,
-        pressure::Pressure,
-        process::{Listener, ProcessId, Sample},
-    },
-    monitor::service::samples::{FAILURES_IN_A_ROW, Samples},
-};
+use super::lease::LeaseReadings;
+use super::stall::Stall;
+use crate::condition::{Finding, Reason, Uptime, View};
+use crate::host::api::LeaseFacts;
+use crate::host::healthz::Probe;
+use crate::host::pressure::Pressure;
+use crate::host::process::{Listener, ProcessId, Sample};
+use crate::monitor::service::samples::{FAILURES_IN_A_ROW, Samples};
 
 /// A thread in the same uninterruptible wait for so long, or a SIGKILL that is pending for so long, takes a reboot.
 const UNKILLABLE_AFTER: Duration = Duration::from_secs(10);

@@ -1,10 +1,9 @@
 //! A kubelet that answers, but whose connections to the API server are stuck.
 
 use super::lease::LeaseReadings;
-use crate::{
-    condition::Uptime,
-    host::{api::LeaseFacts, sockets::Connection},
-};
+use crate::condition::Uptime;
+use crate::host::api::LeaseFacts;
+use crate::host::sockets::Connection;
 
 /// How many lists in a row must show that no data gets through.
 const READINGS_IN_A_ROW: u32 = 3;

@@ -3,17 +3,16 @@
 use std::time::Duration;
 
 use super::running::{API_NEEDED, RunningKubelet};
-use crate::{
-    condition::{Finding, Reason, Uptime, View},
-    host::{
-        api::{ApiFacts, Reach},
-        healthz::Probe,
-        pressure::Pressure,
-        process::Sample,
-        sockets::Connection,
-    },
-    monitor::service::{Service, ended::Ended, follow::ServiceEvent, judgement::Judgement},
-};
+use crate::condition::{Finding, Reason, Uptime, View};
+use crate::host::api::{ApiFacts, Reach};
+use crate::host::healthz::Probe;
+use crate::host::pressure::Pressure;
+use crate::host::process::Sample;
+use crate::host::sockets::Connection;
+use crate::monitor::service::Service;
+use crate::monitor::service::ended::Ended;
+use crate::monitor::service::follow::ServiceEvent;
+use crate::monitor::service::judgement::Judgement;
 
 /// An observation of the kubelet.
 #[derive(Debug)]

@@ -1,6 +1,8 @@
 //! The messages, with the present numbers.
 
-use crate::host::{memory::Reading, oom::OomKill, top::Consumer};
+use crate::host::memory::Reading;
+use crate::host::oom::OomKill;
+use crate::host::top::Consumer;
 
 const MIB: u64 = 1 << 20;
 /// So many processes are named.

@@ -8,17 +8,14 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use tokio::{task::JoinSet, time::sleep};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 use self::state::Memory;
 use super::{Inputs, Reporter};
-use crate::{
-    condition::{ConditionType, Finding, Reason, Uptime, View},
-    host::{
-        clock::{next_multiple, uptime},
-        memory, top,
-    },
-};
+use crate::condition::{ConditionType, Finding, Reason, Uptime, View};
+use crate::host::clock::{next_multiple, uptime};
+use crate::host::{memory, top};
 
 /// Monitors until the channel of reports is closed.
 pub async fn run(inputs: Inputs) {

@@ -4,13 +4,12 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use super::state::{Memory, State};
-use crate::{
-    condition::Uptime,
-    host::memory::{Reading, Reclaim},
-};
+use crate::condition::Uptime;
+use crate::host::memory::{Reading, Reclaim};
 
 const BYTES_PER_MIB: f64 = 1_048_576.0;
 /// The recordings count pages of 4 KiB.

@@ -5,18 +5,15 @@
 //! - **The host thrashes** when at most 5 % has been available for a minute, kswapd reclaims, and each second at least half as many
 //!   pages of files are read again as the memory holds.
 
-use std::{collections::VecDeque, time::Duration};
+use std::collections::VecDeque;
+use std::time::Duration;
 
 use serde::Serialize;
 
 use super::message;
-use crate::{
-    condition::{Finding, Reason, Uptime, View},
-    host::{
-        memory::Reading,
-        oom::{self, OomKill},
-    },
-};
+use crate::condition::{Finding, Reason, Uptime, View};
+use crate::host::memory::Reading;
+use crate::host::oom::{self, OomKill};
 
 /// Little is available below this part of the memory and below so many bytes.
 const LITTLE_OF_TOTAL: u64 = 4;

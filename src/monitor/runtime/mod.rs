@@ -6,26 +6,25 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use std::{path::Path, time::Duration};
+use std::path::Path;
+use std::time::Duration;
 
-use tokio::{task::JoinSet, time::sleep};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 use self::state::{Listener, Runtime};
-use super::{Inputs, Reporter, service::follow::Follower, set_hung};
-use crate::{
-    condition::{ConditionType, Reason, Uptime},
-    host::{
-        api::{ApiFacts, Reach},
-        blocking,
-        clock::uptime,
-        cri::{Probe, Prober},
-        endpoint::Endpoint,
-        kubelet::KubeletFacts,
-        pressure::{self, Pressure},
-        process::{Process, ProcessId, Sample, sample},
-    },
-    settings::RuntimeSettings,
-};
+use super::service::follow::Follower;
+use super::{Inputs, Reporter, set_hung};
+use crate::condition::{ConditionType, Reason, Uptime};
+use crate::host::api::{ApiFacts, Reach};
+use crate::host::blocking;
+use crate::host::clock::uptime;
+use crate::host::cri::{Probe, Prober};
+use crate::host::endpoint::Endpoint;
+use crate::host::kubelet::KubeletFacts;
+use crate::host::pressure::{self, Pressure};
+use crate::host::process::{Process, ProcessId, Sample, sample};
+use crate::settings::RuntimeSettings;
 
 /// Finding its socket takes longer only if a disk does not answer.
 const FIND_TIMEOUT: Duration = Duration::from_secs(2);

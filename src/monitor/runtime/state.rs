@@ -2,22 +2,16 @@
 
 use std::time::Duration;
 
-use crate::{
-    condition::{Finding, Reason, Uptime, View},
-    host::{
-        cri::Probe,
-        endpoint::Endpoint,
-        pressure::Pressure,
-        process::{ProcessId, Sample},
-    },
-    monitor::service::{
-        Service,
-        ended::Ended,
-        follow::ServiceEvent,
-        judgement::Judgement,
-        samples::{FAILURES_IN_A_ROW, Samples},
-    },
-};
+use crate::condition::{Finding, Reason, Uptime, View};
+use crate::host::cri::Probe;
+use crate::host::endpoint::Endpoint;
+use crate::host::pressure::Pressure;
+use crate::host::process::{ProcessId, Sample};
+use crate::monitor::service::Service;
+use crate::monitor::service::ended::Ended;
+use crate::monitor::service::follow::ServiceEvent;
+use crate::monitor::service::judgement::Judgement;
+use crate::monitor::service::samples::{FAILURES_IN_A_ROW, Samples};
 
 /// Time from the start of one probe to that of the next.
 const PROBE_EVERY: Duration = Duration::from_secs(30);

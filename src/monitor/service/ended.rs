@@ -1,15 +1,12 @@
 //! How the process of a service ended, and how often that has happened.
 
-use std::{collections::VecDeque, time::Duration};
+use std::collections::VecDeque;
+use std::time::Duration;
 
-use crate::{
-    condition::Uptime,
-    host::{
-        oom::{Memory, OomKill},
-        process::Cgroup,
-        systemd::LastProcess,
-    },
-};
+use crate::condition::Uptime;
+use crate::host::oom::{Memory, OomKill};
+use crate::host::process::Cgroup;
+use crate::host::systemd::LastProcess;
 
 /// Codes of SIGCHLD (sigaction(2)).
 const CLD_EXITED: i32 = 1;

@@ -1,22 +1,17 @@
 //! Follows the main process of a service, for the loop of a monitor.
 
-use std::{io, time::Duration};
+use std::io;
+use std::time::Duration;
 
-use tokio::{
-    sync::{broadcast, mpsc},
-    task::JoinSet,
-};
+use tokio::sync::{broadcast, mpsc};
+use tokio::task::JoinSet;
 
 use super::ended::Run;
-use crate::{
-    condition::Uptime,
-    host::{
-        oom::OomKill,
-        process::{Process, ProcessId},
-        systemd::{self, BusEvent},
-    },
-    monitor::Inputs,
-};
+use crate::condition::Uptime;
+use crate::host::oom::OomKill;
+use crate::host::process::{Process, ProcessId};
+use crate::host::systemd::{self, BusEvent};
+use crate::monitor::Inputs;
 
 /// A process that cannot be opened is tried again after this time.
 const OPEN_AGAIN_AFTER: Duration = Duration::from_secs(2);

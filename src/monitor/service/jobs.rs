@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::ended::Cause;
-use crate::{condition::Uptime, host::systemd::JobKind};
+use crate::condition::Uptime;
+use crate::host::systemd::JobKind;
 
 /// A job that is over before its kind could be read may have caused an end that is no farther away than this.
 const UNREAD_NEAR: Duration = Duration::from_secs(1);

@@ -1,11 +1,10 @@
 //! The state of a service that does not answer, judged by its process, its unit and its jobs alone. The monitors of the kubelet and of
 //! the container runtime map it to their reasons.
 
-use super::{
-    Bus, DEPENDENCY_WAIT, Running, Service,
-    ended::{Cause, Ended, StoppedWith},
-};
-use crate::{condition::Uptime, host::systemd::JobKind};
+use super::ended::{Cause, Ended, StoppedWith};
+use super::{Bus, DEPENDENCY_WAIT, Running, Service};
+use crate::condition::Uptime;
+use crate::host::systemd::JobKind;
 
 #[derive(Debug)]
 pub enum Judgement<'a> {

@@ -10,21 +10,16 @@ pub mod samples;
 #[cfg(test)]
 pub mod tests;
 
-use std::{collections::VecDeque, time::Duration};
+use std::collections::VecDeque;
+use std::time::Duration;
 
-use self::{
-    ended::{Cause, Ended, Ends, OomEvidence, Run},
-    follow::ServiceEvent,
-    jobs::Jobs,
-};
-use crate::{
-    condition::Uptime,
-    host::{
-        oom::OomKill,
-        process::ProcessId,
-        systemd::{BusEvent, Dependency, JobKind, UnitState},
-    },
-};
+use self::ended::{Cause, Ended, Ends, OomEvidence, Run};
+use self::follow::ServiceEvent;
+use self::jobs::Jobs;
+use crate::condition::Uptime;
+use crate::host::oom::OomKill;
+use crate::host::process::ProcessId;
+use crate::host::systemd::{BusEvent, Dependency, JobKind, UnitState};
 
 /// How long systemd's account of an end, with its signal or exit code, is waited for. It usually comes within three milliseconds; on a busy
 /// host it comes later, and the Event and the first message would lack it. Without it the end is reported all the same.

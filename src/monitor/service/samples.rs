@@ -1,14 +1,11 @@
 //! What was sampled of a process that does not answer: what keeps it from running, and whether the host's load does.
 
-use std::{collections::VecDeque, time::Duration};
+use std::collections::VecDeque;
+use std::time::Duration;
 
-use crate::{
-    condition::Uptime,
-    host::{
-        pressure::Pressure,
-        process::{Sample, ThreadWait},
-    },
-};
+use crate::condition::Uptime;
+use crate::host::pressure::Pressure;
+use crate::host::process::{Sample, ThreadWait};
 
 /// A process is judged from the third failed probe in a row on.
 pub const FAILURES_IN_A_ROW: u32 = 3;

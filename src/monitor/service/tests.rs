@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use super::{Service, ended::Run, follow::ServiceEvent, judgement::Judgement};
-use crate::{
-    condition::{ConditionType, Reason, Status, Uptime, View},
-    host::{
-        oom::{Memory, OomKill},
-        process::{Cgroup, ProcessId},
-        systemd::{BusEvent, Dependency, JobKind, LastProcess, UnitState},
-    },
-};
+use super::Service;
+use super::ended::Run;
+use super::follow::ServiceEvent;
+use super::judgement::Judgement;
+use crate::condition::{ConditionType, Reason, Status, Uptime, View};
+use crate::host::oom::{Memory, OomKill};
+use crate::host::process::{Cgroup, ProcessId};
+use crate::host::systemd::{BusEvent, Dependency, JobKind, LastProcess, UnitState};
 
 const GRACE: Duration = Duration::from_mins(2);
 const SIGKILL: LastProcess = LastProcess { pid: 812, code: 2, status: 9 };

@@ -1,16 +1,13 @@
 //! A directory of the kubelet or the container runtime, and what is known of its file system. Does no I/O and reads no clock: the caller passes the time.
 
-use std::{path::PathBuf, time::Duration};
+use std::path::PathBuf;
+use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::{
-    condition::{Finding, Reason, Uptime, View},
-    host::{
-        disk::{Outcome, Probe, Requests, Step},
-        mounts::{Mount, Writable},
-    },
-};
+use crate::condition::{Finding, Reason, Uptime, View};
+use crate::host::disk::{Outcome, Probe, Requests, Step};
+use crate::host::mounts::{Mount, Writable};
 
 /// A probe that has not ended after this time has failed, and once more each time that the same has passed again.
 pub(super) const PROBE_LIMIT: Duration = Duration::from_secs(10);

@@ -7,24 +7,21 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
 
-use tokio::{
-    sync::watch,
-    task::JoinSet,
-    time::{sleep, timeout},
-};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
 
-use self::{directory::Wait, state::Storage};
+use self::directory::Wait;
+use self::state::Storage;
 use super::{Inputs, Reporter};
-use crate::{
-    condition::ConditionType,
-    host::{
-        clock::uptime,
-        disk::{self, Progress},
-        mounts::{self, Mount},
-    },
-};
+use crate::condition::ConditionType;
+use crate::host::clock::uptime;
+use crate::host::disk::{self, Progress};
+use crate::host::mounts::{self, Mount};
 
 /// At the start the kubelet's --root-dir is waited for this long. Without D-Bus it stays unknown.
 const FACTS_WAIT: Duration = Duration::from_secs(2);

@@ -1,19 +1,13 @@
 //! What is known of the storage, from what was observed. Does no I/O and reads no clock: the caller passes the time.
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::directory::{Directory, LastProbe, Owner, PROBE_LIMIT, Wait, probe_failed};
-use crate::{
-    condition::{ConditionType, Uptime, View},
-    host::{
-        clock::next_multiple,
-        disk::Probe,
-        mounts::{self, Mount},
-    },
-};
+use crate::condition::{ConditionType, Uptime, View};
+use crate::host::clock::next_multiple;
+use crate::host::disk::Probe;
+use crate::host::mounts::{self, Mount};
 
 /// Time between the starts of two probes of a healthy file system, and between two readings of the mounts. Each probe starts a child.
 const PROBE_EVERY: Duration = Duration::from_mins(1);

@@ -1,19 +1,16 @@
 //! What is observed of file systems, and what is reported then.
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::{directory::Wait, state::Storage};
-use crate::{
-    condition::{ConditionType, Reason, Status, Uptime, View},
-    host::disk::{Outcome, Probe, Requests, Step},
-    monitor::service::tests::reports,
-    settings::StorageSettings,
-};
+use super::directory::Wait;
+use super::state::Storage;
+use crate::condition::{ConditionType, Reason, Status, Uptime, View};
+use crate::host::disk::{Outcome, Probe, Requests, Step};
+use crate::monitor::service::tests::reports;
+use crate::settings::StorageSettings;
 
 const KUBELET: &str = "/var/lib/kubelet";
 const RUNTIME: &str = "/var/lib/containerd";

@@ -1,14 +1,10 @@
 //! docs/reference/conditions.md
 
 use super::{generated, head, repository, row};
-use crate::{
-    condition::{
-        Condition, ConditionType, Published, Reason, ReasonSpec,
-        profile::{Profile, Translator},
-        suppression::MAINTENANCE_SIGNALS,
-    },
-    publish::taint_key,
-};
+use crate::condition::profile::{Profile, Translator};
+use crate::condition::suppression::MAINTENANCE_SIGNALS;
+use crate::condition::{Condition, ConditionType, Published, Reason, ReasonSpec};
+use crate::publish::taint_key;
 
 const INTRODUCTION: &str = "\
 # Conditions and reasons

@@ -5,7 +5,9 @@ use std::fs;
 use clap::error::ErrorKind;
 
 use super::repository;
-use crate::{cli, condition::Reason, host::trouble::Trouble};
+use crate::cli;
+use crate::condition::Reason;
+use crate::host::trouble::Trouble;
 
 #[test]
 fn the_commands_in_the_documents_exist() {

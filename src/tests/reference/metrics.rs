@@ -5,14 +5,10 @@ use std::collections::BTreeMap;
 use tokio::sync::watch;
 
 use super::{generated, head, row};
-use crate::{
-    condition::{Condition, ConditionType, Desired, Reason},
-    host::{
-        api::RequestCounts,
-        trouble::{Trouble, Troubles},
-    },
-    report::metrics::Metrics,
-};
+use crate::condition::{Condition, ConditionType, Desired, Reason};
+use crate::host::api::RequestCounts;
+use crate::host::trouble::{Trouble, Troubles};
+use crate::report::metrics::Metrics;
 
 const INTRODUCTION: &str = "\
 # Metrics

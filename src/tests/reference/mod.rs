@@ -10,7 +10,8 @@ mod names;
 mod rules;
 mod settings;
 
-use std::{env, fs, path::Path};
+use std::path::Path;
+use std::{env, fs};
 
 fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

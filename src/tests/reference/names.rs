@@ -1,23 +1,21 @@
 //! docs/reference/stable-names.txt: the names that the configuration, alerts and scripts of users depend on (docs/stability.md).
 
-use std::{collections::BTreeSet, fs};
+use std::collections::BTreeSet;
+use std::fs;
 
 use kubelet_config::rules;
 
-use super::{
-    conditions::added_by,
-    is_writing,
-    metrics::{Metric, metrics},
-    repository,
-    settings::settings,
-};
-use crate::{
-    cli,
-    condition::{ConditionType, Reason, ReasonSpec, profile::Profile},
-    host::{pause, trouble::Trouble},
-    monitor::bootstrap::stage::STAGES,
-    publish::{DEGRADED, FIELD_MANAGER, REPORTING_CONTROLLER, taint_key},
-};
+use super::conditions::added_by;
+use super::metrics::{Metric, metrics};
+use super::settings::settings;
+use super::{is_writing, repository};
+use crate::cli;
+use crate::condition::profile::Profile;
+use crate::condition::{ConditionType, Reason, ReasonSpec};
+use crate::host::pause;
+use crate::host::trouble::Trouble;
+use crate::monitor::bootstrap::stage::STAGES;
+use crate::publish::{DEGRADED, FIELD_MANAGER, REPORTING_CONTROLLER, taint_key};
 
 const PATH: &str = "docs/reference/stable-names.txt";
 

@@ -1,32 +1,25 @@
 //! What the agent costs and how fast it is, on one node, compared with node-problem-detector. `make bench` runs it.
 
-use std::{
-    fs,
-    io::{BufRead as _, BufReader, Read as _, Write as _},
-    net::TcpStream,
-    process::{Child, ExitCode, Stdio},
-    sync::Arc,
-    thread::sleep,
-    time::{Duration, Instant},
-};
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, ExitCode, Stdio};
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use procfs::process::{Process, all_processes};
-use rustix::{
-    event::{PollFd, PollFlags, poll},
-    process::{PidfdFlags, pidfd_open},
-};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{PidfdFlags, pidfd_open};
 use serde_json::{Value, json};
 
-use crate::{
-    peer,
-    scene::{ObservedNode, Scene},
-    support::{WAIT, control_plane::ControlPlane, programs, say},
-};
+use crate::peer;
+use crate::scene::{ObservedNode, Scene};
+use crate::support::control_plane::ControlPlane;
+use crate::support::{WAIT, programs, say};
 
 const KILLS: usize = 12;
 const PATCHES: usize = 40;

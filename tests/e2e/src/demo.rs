@@ -1,25 +1,20 @@
 //! `make demo`: a flag that does not arrive, and a kubelet that is killed, OOM-killed and hung, beside what the control plane's own
 //! condition `Ready` shows meanwhile. tests/picture reads the table at the end.
 
-use std::{
-    io::IsTerminal as _,
-    process::ExitCode,
-    sync::Arc,
-    thread::sleep,
-    time::{Duration, Instant},
-};
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
-use crate::{
-    bench::outer_pid,
-    scene::{Condition, ObservedNode, Scene},
-    support::{WAIT, control_plane::ControlPlane, say},
-};
+use crate::bench::outer_pid;
+use crate::scene::{Condition, ObservedNode, Scene};
+use crate::support::control_plane::ControlPlane;
+use crate::support::{WAIT, say};
 
 /// The flag is in a drop-in, as the guide of Hetzner's cloud controller manager says. systemd reads the file of the kubelet's package
 /// later, which sets the same variable, so the kubelet does not get the flag.

@@ -5,19 +5,16 @@ mod acts;
 mod setup;
 mod table;
 
-use std::{
-    thread::{scope, sleep},
-    time::Duration,
-};
+use std::thread::{scope, sleep};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 
-pub use self::{
-    acts::{begin_stall, thaw},
-    setup::{ensure_no_problem, healthy_node, reasons_shown, wait_until_all_healthy},
-    table::{DISTURBANCES, LIMITED_CPU, LOAD, NETWORK, PLANNED_WORK, PROCESSES},
-};
-use crate::{scene::ObservedNode, support::control_plane::ControlPlane};
+pub use self::acts::{begin_stall, thaw};
+pub use self::setup::{ensure_no_problem, healthy_node, reasons_shown, wait_until_all_healthy};
+pub use self::table::{DISTURBANCES, LIMITED_CPU, LOAD, NETWORK, PLANNED_WORK, PROCESSES};
+use crate::scene::ObservedNode;
+use crate::support::control_plane::ControlPlane;
 
 /// A sampled problem is published as one when the Node is two minutes old.
 const NODE_AGE: Duration = Duration::from_secs(125);

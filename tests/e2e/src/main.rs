@@ -12,17 +12,16 @@ mod scene;
 mod stories;
 mod well;
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::Parser;
 use nodevigil_e2e::support;
 use stories::Tier;
-use support::{
-    boot,
-    namespaces::{self, Stage},
-    say,
-};
+use support::namespaces::{self, Stage};
+use support::{boot, say};
 
 /// Runs stories of nodevigil on real nodes, one at a time.
 #[derive(Debug, Parser)]

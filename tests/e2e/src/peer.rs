@@ -1,17 +1,15 @@
 //! node-problem-detector on a node, for the bench: the configuration files of its release, with repair disabled.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    time::Instant,
-};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::{
-    scene::ObservedNode,
-    support::{WAIT, control_plane::ControlPlane, node::NodeBuilder, programs},
-};
+use crate::scene::ObservedNode;
+use crate::support::control_plane::ControlPlane;
+use crate::support::node::NodeBuilder;
+use crate::support::{WAIT, programs};
 
 pub const UNIT: &str = "node-problem-detector.service";
 const USER: &str = "node-problem-detector";

@@ -1,20 +1,16 @@
 //! The table of the problems that stories have provoked, with the messages on the Node: docs/reference/provoked.md.
 //! `make stories TABLE=docs/reference/provoked.md` writes it.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
-use crate::{
-    scene::{Condition, Scene},
-    support::{output, programs},
-};
+use crate::scene::{Condition, Scene};
+use crate::support::{output, programs};
 
 const HEAD: &str = "\
 # What was provoked

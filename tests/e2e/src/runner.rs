@@ -1,21 +1,19 @@
 //! Runs stories one at a time, each on nodes of its own, and prints at the end which passed.
 
-use std::{
-    path::Path,
-    process::{Command, ExitCode},
-    sync::{Arc, mpsc::channel},
-    thread::{sleep, spawn},
-    time::{Duration, Instant},
-};
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread::{sleep, spawn};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 
-use crate::{
-    provoked::Provoked,
-    scene::{ObservedNode, Scene},
-    stories::Story,
-    support::{control_plane::ControlPlane, output, say},
-};
+use crate::provoked::Provoked;
+use crate::scene::{ObservedNode, Scene};
+use crate::stories::Story;
+use crate::support::control_plane::ControlPlane;
+use crate::support::{output, say};
 
 /// A story that lasts longer is ended and has failed.
 const STORY_LIMIT: Duration = Duration::from_mins(7);

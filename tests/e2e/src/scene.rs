@@ -1,22 +1,17 @@
 //! What the stories do to a node with the agent and read from it, so that each reads as its story.
 
-use std::{
-    ops::Deref,
-    sync::{Arc, Mutex, PoisonError},
-    thread::sleep,
-    time::{Duration, Instant},
-};
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
-use crate::support::{
-    WAIT,
-    control_plane::ControlPlane,
-    node::{Node, NodeBuilder},
-    wait_until,
-    watch::NodeWatch,
-};
+use crate::support::control_plane::ControlPlane;
+use crate::support::node::{Node, NodeBuilder};
+use crate::support::watch::NodeWatch;
+use crate::support::{WAIT, wait_until};
 
 /// How long a story watches before it takes for granted that something does not happen: longer than the test settings'
 /// `healthy_for_secs` and three probes of /healthz. That nothing happens shows in nothing but time.

@@ -1,23 +1,20 @@
 //! `e2e --well`: a healthy node that is disturbed at random for a long time. `make well` runs it.
 
-use std::{
-    process::ExitCode,
-    sync::Arc,
-    thread::sleep,
-    time::{Duration, Instant},
-};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
-use crate::{
-    disturbances::{
-        AGENT_RESTARTS, DISTURBANCES, Disturbance, ensure_no_problem, healthy_node, reasons_shown,
-        wait_until_all_healthy, wait_until_not_young,
-    },
-    runner,
-    scene::{ObservedNode, Scene},
-    support::{control_plane::ControlPlane, say},
+use crate::disturbances::{
+    AGENT_RESTARTS, DISTURBANCES, Disturbance, ensure_no_problem, healthy_node, reasons_shown, wait_until_all_healthy,
+    wait_until_not_young,
 };
+use crate::runner;
+use crate::scene::{ObservedNode, Scene};
+use crate::support::control_plane::ControlPlane;
+use crate::support::say;
 
 /// Disturbs the node for as long as `lasting`; ends with an error at the first problem that the Node shows.
 pub fn run(lasting: Duration, seed: Option<u64>) -> Result<ExitCode> {

@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, ensure};
-use kubelet_config::kubelet::flags::{
-    FlagSpec, ValueKind,
-    table::{FLAGS, find_short},
-};
+use kubelet_config::kubelet::flags::table::{FLAGS, find_short};
+use kubelet_config::kubelet::flags::{FlagSpec, ValueKind};
 
 use super::{Answer, Kubelet, run};
 

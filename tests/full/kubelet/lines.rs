@@ -1,7 +1,9 @@
 //! Random argument lists: our reading foretells the kubelet's first complaint.
 
 use anyhow::{Result, ensure};
-use kubelet_config::kubelet::{flags::parse::parse_argv, location::Location, version::Minor};
+use kubelet_config::kubelet::flags::parse::parse_argv;
+use kubelet_config::kubelet::location::Location;
+use kubelet_config::kubelet::version::Minor;
 
 use super::{Answer, Kubelet, seed};
 

@@ -5,11 +5,9 @@
 //! subdirectory) where that is set: `make oracle` builds them. Random words are seeded by `NODEVIGIL_SEED`, which a failure
 //! prints.
 
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
-    process::{Command, ExitCode},
-};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::{env, fs};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use kubelet_config::kubelet::version::Version;

@@ -2,16 +2,11 @@
 //! refuses.
 
 use anyhow::{Result, bail, ensure};
-use kubelet_config::kubelet::flags::{
-    FlagSpec, ValueKind,
-    table::{FLAGS, find},
-};
+use kubelet_config::kubelet::flags::table::{FLAGS, find};
+use kubelet_config::kubelet::flags::{FlagSpec, ValueKind};
 
-use super::{
-    Answer, Kubelet,
-    samples::{KINDS, Kind},
-    seed,
-};
+use super::samples::{KINDS, Kind};
+use super::{Answer, Kubelet, seed};
 
 /// Whether the kubelet takes what [`ValueKind::takes`] takes, and nothing else.
 fn agree(kubelet: &Kubelet, spec: &FlagSpec, value: &str) -> Result<()> {

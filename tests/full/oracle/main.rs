@@ -21,11 +21,8 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
-use nodevigil_e2e::support::{
-    self, boot,
-    namespaces::{self, Stage},
-    say,
-};
+use nodevigil_e2e::support::namespaces::{self, Stage};
+use nodevigil_e2e::support::{self, boot, say};
 
 mod case;
 mod compare;

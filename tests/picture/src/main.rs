@@ -8,7 +8,8 @@ mod play;
 mod recording;
 mod timeline;
 
-use std::{fs, path::PathBuf};
+use std::fs;
+use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use recording::Recording;

@@ -4,10 +4,8 @@
 
 use std::fmt::Write as _;
 
-use crate::{
-    STYLE,
-    recording::{ROWS, Recording},
-};
+use crate::STYLE;
+use crate::recording::{ROWS, Recording};
 
 /// A line's height: anstyle-svg's.
 const LINE_PX: usize = 18;

@@ -1,11 +1,9 @@
 //! A recording of a terminal, as an asciicast (<https://docs.asciinema.org/manual/asciicast/v2/>) whose events are whole lines.
 
-use std::{
-    fs::File,
-    io::{BufRead as _, Write as _, stdin, stdout},
-    path::Path,
-    time::Instant,
-};
+use std::fs::File;
+use std::io::{BufRead as _, Write as _, stdin, stdout};
+use std::path::Path;
+use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};

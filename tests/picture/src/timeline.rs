@@ -2,7 +2,8 @@
 
 use anyhow::{Context as _, Result};
 
-use crate::{STYLE, recording::Recording};
+use crate::STYLE;
+use crate::recording::Recording;
 
 /// Where the lanes of the template begin and end.
 const FROM_PX: f64 = 160.0;

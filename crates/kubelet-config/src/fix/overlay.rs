@@ -1,10 +1,8 @@
 //! A tree with some files written anew, in memory.
 
-use std::{
-    collections::BTreeMap,
-    ffi::OsString,
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 use super::ChangedFile;
 use crate::kubelet::tree::{Kind, Meta, Tree, Unreadable};

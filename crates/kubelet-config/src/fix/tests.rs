@@ -3,19 +3,13 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{
-    edit::Change,
-    kubelet::{
-        location::Location,
-        resolve::{Inputs, resolve},
-        tree::MemoryTree,
-    },
-    rules::{
-        lint,
-        tests::hosts::{host, names, resolved},
-        tests::support::{external, kubeadm},
-    },
-};
+use crate::edit::Change;
+use crate::kubelet::location::Location;
+use crate::kubelet::resolve::{Inputs, resolve};
+use crate::kubelet::tree::MemoryTree;
+use crate::rules::lint;
+use crate::rules::tests::hosts::{host, names, resolved};
+use crate::rules::tests::support::{external, kubeadm};
 
 const ENV: &str = "/etc/default/kubelet";
 const DROP_IN: &str = "/etc/systemd/system/kubelet.service.d/20-own.conf";

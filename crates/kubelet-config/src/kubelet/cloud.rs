@@ -7,12 +7,10 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{
-    label,
-    location::Location,
-    snapshot::CloudFacts,
-    tree::{Tree, Unreadable},
-};
+use super::label;
+use super::location::Location;
+use super::snapshot::CloudFacts;
+use super::tree::{Tree, Unreadable};
 
 const PATH: &str = "/run/cloud-init/instance-data.json";
 /// The id of the instance that cloud-init has set up. It stays on the disk that an image is made of.

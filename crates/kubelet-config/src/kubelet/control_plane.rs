@@ -2,14 +2,12 @@
 
 use std::path::Path;
 
-use super::{
-    config::document::{Node, parse},
-    effective::Settings,
-    location::Location,
-    machine::Located,
-    tree::Tree,
-    version::Version,
-};
+use super::config::document::{Node, parse};
+use super::effective::Settings;
+use super::location::Location;
+use super::machine::Located;
+use super::tree::Tree;
+use super::version::Version;
 
 /// kubeadm's has some four KiB.
 const MAX_BYTES: usize = 256 << 10;

@@ -1,9 +1,7 @@
 //! The flags that the operator's intent asks for.
 
-use super::{
-    flag_text::{FlagText, flags_in},
-    snapshot::{Intent, Snapshot},
-};
+use super::flag_text::{FlagText, flags_in};
+use super::snapshot::{Intent, Snapshot};
 
 /// A flag that should reach the kubelet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,10 +63,8 @@ impl ExpectedFlag {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        kubelet::resolve::{Inputs, resolve},
-        rules::tests::support::kubeadm,
-    };
+    use crate::kubelet::resolve::{Inputs, resolve};
+    use crate::rules::tests::support::kubeadm;
 
     #[test]
     fn a_label_or_an_address_reaches_the_kubelet_as_one_of_several() {

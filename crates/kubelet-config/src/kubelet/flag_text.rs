@@ -1,6 +1,7 @@
 //! Flags in text: in a variable's value, in a line that systemd ignores, in a file that is not read.
 
-use super::{location::Location, systemd::Assignment};
+use super::location::Location;
+use super::systemd::Assignment;
 
 /// A flag in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,11 +1,10 @@
 //! Every feature gate of the kubelets 1.25 to 1.37: `gates.txt`.
 
-use std::{ops::RangeInclusive, sync::LazyLock};
+use std::ops::RangeInclusive;
+use std::sync::LazyLock;
 
-use super::{
-    table::{minor, rows},
-    version::Minor,
-};
+use super::table::{minor, rows};
+use super::version::Minor;
 
 const TEXT: &str = include_str!("gates.txt");
 

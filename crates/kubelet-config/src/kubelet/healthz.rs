@@ -60,7 +60,10 @@ fn wanted(settings: &Settings, path: &str, form: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kubelet::{config, effective, endpoint, flags::parse::parse_argv, location::Location, tree::MemoryTree};
+    use crate::kubelet::flags::parse::parse_argv;
+    use crate::kubelet::location::Location;
+    use crate::kubelet::tree::MemoryTree;
+    use crate::kubelet::{config, effective, endpoint};
 
     const FILE: &str = "/var/lib/kubelet/config.yaml";
 

@@ -1,26 +1,18 @@
 //! The files below a root, of this host or of an image: no symbolic link leads outside the root, nothing
 //! blocks, and only regular files and directories are opened.
 
-use std::{
-    cell::RefCell,
-    collections::BTreeSet,
-    ffi::{OsStr, OsString},
-    fs::{File, Metadata},
-    io::{self, Read as _},
-    os::{
-        fd::{AsRawFd as _, OwnedFd},
-        unix::{
-            ffi::{OsStrExt as _, OsStringExt as _},
-            fs::{FileTypeExt as _, MetadataExt as _},
-        },
-    },
-    path::{Path, PathBuf},
-};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Metadata};
+use std::io::{self, Read as _};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
 
-use rustix::{
-    fs::{CWD, Dir, Mode, OFlags, ResolveFlags, makedev, openat, openat2, readlinkat},
-    io::Errno,
-};
+use rustix::fs::{CWD, Dir, Mode, OFlags, ResolveFlags, makedev, openat, openat2, readlinkat};
+use rustix::io::Errno;
 
 use super::tree::{Kind, Meta, Tree, Unreadable};
 
@@ -219,10 +211,9 @@ pub fn reason(error: &io::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        fs,
-        os::unix::{fs::symlink, net::UnixListener},
-    };
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
 
     use super::*;
 

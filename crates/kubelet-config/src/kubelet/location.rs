@@ -1,6 +1,8 @@
 //! Where a word is: file, line, column. Everything the resolver yields carries one.
 
-use std::{fmt, path::Path, sync::Arc};
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
 
 /// A place in a file below the root.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,16 +1,13 @@
 //! From a tree to a [`Snapshot`]: each room in its turn, unit → words → flags → configuration → settings → machine.
 
-use super::{
-    cloud, config, control_plane, effective, flags,
-    layers::{self, KubeletCommand},
-    location::Location,
-    machine::{self, Known, Located, Packages},
-    snapshot::{CloudFacts, ClusterFacts, Intent, Lifecycle, Loaded, Observed, Process, Snapshot},
-    systemd::{self, Manager},
-    tree::Tree,
-    unread,
-    version::Version,
-};
+use super::layers::{self, KubeletCommand};
+use super::location::Location;
+use super::machine::{self, Known, Located, Packages};
+use super::snapshot::{CloudFacts, ClusterFacts, Intent, Lifecycle, Loaded, Observed, Process, Snapshot};
+use super::systemd::{self, Manager};
+use super::tree::Tree;
+use super::version::Version;
+use super::{cloud, config, control_plane, effective, flags, unread};
 
 /// What the caller knows beside the tree.
 #[derive(Debug, Clone, Default)]

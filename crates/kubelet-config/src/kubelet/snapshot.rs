@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::{
-    config::Configuration, effective::Settings, flags::CommandLine, layers::KubeletCommand, machine::Machine,
-    systemd::Unit, version::Version,
-};
+use super::config::Configuration;
+use super::effective::Settings;
+use super::flags::CommandLine;
+use super::layers::KubeletCommand;
+use super::machine::Machine;
+use super::systemd::Unit;
+use super::version::Version;
 
 /// What the operator wants: "missing" is only wrong relative to an intent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

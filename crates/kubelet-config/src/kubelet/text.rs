@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use super::{location::Location, machine::Located, tree::Tree};
+use super::location::Location;
+use super::machine::Located;
+use super::tree::Tree;
 
 /// The most characters of a text in a message.
 const MAX_CHARS: usize = 160;

@@ -3,12 +3,10 @@
 //!
 //! Paths are absolute, as on the host. Symbolic links resolve inside the tree, whatever they point to.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    ffi::OsString,
-    os::unix::ffi::OsStrExt,
-    path::{Component, Path, PathBuf},
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
 
 /// What lies at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,19 +4,15 @@
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
-use super::{
-    flag_text::flags_in,
-    flags::table,
-    location::Location,
-    snapshot::UnreadFile,
-    systemd::{Assignment, Event, EventKind, Unit, env_file},
-    tree::{Kind, Tree},
-};
+use super::flag_text::flags_in;
+use super::flags::table;
+use super::location::Location;
+use super::snapshot::UnreadFile;
+use super::systemd::{Assignment, Event, EventKind, Unit, env_file};
+use super::tree::{Kind, Tree};
 
 /// Where distributions and installers keep the kubelet's environment.
 const WELL_KNOWN: [&str; 12] = [

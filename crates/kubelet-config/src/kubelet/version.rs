@@ -1,6 +1,7 @@
 //! Kubernetes versions: `v1.33.4`, `1.33`, `v1.33.5+k3s1`.
 
-use std::{fmt, str::FromStr};
+use std::fmt;
+use std::str::FromStr;
 
 /// A release series, as in `1.35`; the major version has been 1 ever since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

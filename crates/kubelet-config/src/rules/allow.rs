@@ -4,10 +4,13 @@
 //! rules there, be it between or above the lines that a backslash joins. At the top of a file it allows what is found
 //! about the file as a whole. Several rules are separated by commas. Without a reason it allows nothing, and says so.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
 
 use super::{Finding, Rule};
-use crate::kubelet::{location::Location, tree::Tree};
+use crate::kubelet::location::Location;
+use crate::kubelet::tree::Tree;
 
 /// What starts a comment's request, after `#` or `;`.
 const MARK: &str = "nodevigil: allow";
@@ -106,7 +109,8 @@ fn reason(text: &str, id: &str, rule: Option<&Rule>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{kubelet::tree::MemoryTree, rules::Severity};
+    use crate::kubelet::tree::MemoryTree;
+    use crate::rules::Severity;
 
     const FILE: &str = "/etc/default/kubelet";
 

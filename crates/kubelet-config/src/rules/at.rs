@@ -2,10 +2,12 @@
 
 use std::ops::Range;
 
-use crate::{
-    edit::Change,
-    kubelet::{flags::FlagUse, layers::Launcher, location::Location, snapshot::Snapshot, systemd::Arg},
-};
+use crate::edit::Change;
+use crate::kubelet::flags::FlagUse;
+use crate::kubelet::layers::Launcher;
+use crate::kubelet::location::Location;
+use crate::kubelet::snapshot::Snapshot;
+use crate::kubelet::systemd::Arg;
 
 pub(super) use crate::kubelet::text::shortened;
 

@@ -6,13 +6,13 @@ pub(super) mod api;
 pub(super) mod name;
 pub(super) mod provider_id;
 
-use super::{Finding, Report, Severity, at, at::shortened, lost::MAX_FINDINGS};
-use crate::kubelet::{
-    flags::{FlagUse, ValueKind, pairs},
-    label,
-    snapshot::Snapshot,
-    version::Minor,
-};
+use super::at::shortened;
+use super::lost::MAX_FINDINGS;
+use super::{Finding, Report, Severity, at};
+use crate::kubelet::flags::{FlagUse, ValueKind, pairs};
+use crate::kubelet::label;
+use crate::kubelet::snapshot::Snapshot;
+use crate::kubelet::version::Minor;
 
 /// The flag `--cloud-provider=external`, if it is what counts.
 fn external(snapshot: &Snapshot) -> Option<&FlagUse> {

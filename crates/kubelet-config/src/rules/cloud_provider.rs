@@ -1,9 +1,13 @@
 //! The flag without which an autoscaled node is deleted again: `--cloud-provider=external`.
 
-use super::{Finding, Report, Severity, UNINITIALIZED, lost::reload, remedy::with_flag, settings};
-use crate::kubelet::{
-    expected_flag::ExpectedFlag, location::Location, snapshot::Snapshot, systemd::LoadState, version::Minor,
-};
+use super::lost::reload;
+use super::remedy::with_flag;
+use super::{Finding, Report, Severity, UNINITIALIZED, settings};
+use crate::kubelet::expected_flag::ExpectedFlag;
+use crate::kubelet::location::Location;
+use crate::kubelet::snapshot::Snapshot;
+use crate::kubelet::systemd::LoadState;
+use crate::kubelet::version::Minor;
 
 pub(super) fn cloud_provider_missing(snapshot: &Snapshot, report: &mut Report) {
     let expected = ExpectedFlag::new("cloud-provider", "external");

@@ -5,15 +5,11 @@ pub(super) mod edits;
 pub(super) mod limits;
 
 use super::{Finding, Report, Severity, at, settings};
-use crate::{
-    edit::Change,
-    kubelet::{
-        config::{ConfigFile, ConfigFileState, UnknownField, fields},
-        layers::Launcher,
-        location::Location,
-        snapshot::{Lifecycle, Snapshot},
-    },
-};
+use crate::edit::Change;
+use crate::kubelet::config::{ConfigFile, ConfigFileState, UnknownField, fields};
+use crate::kubelet::layers::Launcher;
+use crate::kubelet::location::Location;
+use crate::kubelet::snapshot::{Lifecycle, Snapshot};
 
 /// The command that restarts the kubelet.
 fn restart(snapshot: &Snapshot) -> String {

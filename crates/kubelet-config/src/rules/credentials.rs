@@ -1,12 +1,10 @@
 //! AU: what the kubelet shows to the API server, and whom it lets use its own API.
 
 use super::{Finding, Report, Severity, settings};
-use crate::kubelet::{
-    layers::Launcher,
-    location::Location,
-    machine::{Certificate, ClientCredential, FileState, Kubeconfig},
-    snapshot::{Lifecycle, Snapshot},
-};
+use crate::kubelet::layers::Launcher;
+use crate::kubelet::location::Location;
+use crate::kubelet::machine::{Certificate, ClientCredential, FileState, Kubeconfig};
+use crate::kubelet::snapshot::{Lifecycle, Snapshot};
 
 pub(super) mod access;
 pub(super) mod dates;

@@ -6,19 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use memory::one_usr;
 
-use super::{
-    Finding, Report, Severity,
-    lost::{duration, quoted, reload, restart, unit_name, whole},
-    settings,
-};
-use crate::kubelet::{
-    expected_flag::ExpectedFlag,
-    flag_text::flags_in,
-    layers::Launcher,
-    location::Location,
-    snapshot::{Loaded, Process, Snapshot},
-    systemd::{Arg, LoadState},
-};
+use super::lost::{duration, quoted, reload, restart, unit_name, whole};
+use super::{Finding, Report, Severity, settings};
+use crate::kubelet::expected_flag::ExpectedFlag;
+use crate::kubelet::flag_text::flags_in;
+use crate::kubelet::layers::Launcher;
+use crate::kubelet::location::Location;
+use crate::kubelet::snapshot::{Loaded, Process, Snapshot};
+use crate::kubelet::systemd::{Arg, LoadState};
 
 /// What differs in one file.
 #[derive(Debug)]

@@ -1,14 +1,10 @@
 //! Files that look like drop-ins of the unit and are not read.
 
-use super::{
-    Finding, Report, Severity,
-    lost::{Arrived, reload},
-};
-use crate::kubelet::{
-    flag_text::flags_in,
-    snapshot::Snapshot,
-    systemd::{Event, EventKind, NotADropIn},
-};
+use super::lost::{Arrived, reload};
+use super::{Finding, Report, Severity};
+use crate::kubelet::flag_text::flags_in;
+use crate::kubelet::snapshot::Snapshot;
+use crate::kubelet::systemd::{Event, EventKind, NotADropIn};
 
 /// How the endings begin that package managers and editors give to what they set aside (`.dpkg-old`, `.swp`).
 const SET_ASIDE: &[&str] = &["dpkg-", "rpmnew", "rpmorig", "rpmsave", "ucf-", "swo", "swp"];

@@ -2,18 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{
-    Finding, Report, Severity,
-    lost::{Arrived, holds_flags, quoted, reload, restart},
-};
-use crate::{
-    edit::Change,
-    kubelet::{
-        location::Location,
-        snapshot::Snapshot,
-        systemd::{Event, EventKind, Exec},
-    },
-};
+use super::lost::{Arrived, holds_flags, quoted, reload, restart};
+use super::{Finding, Report, Severity};
+use crate::edit::Change;
+use crate::kubelet::location::Location;
+use crate::kubelet::snapshot::Snapshot;
+use crate::kubelet::systemd::{Event, EventKind, Exec};
 
 /// A character that looks like one of ASCII, and is none.
 pub(super) fn odd_character(text: &str) -> Option<(char, &'static str)> {

@@ -1,20 +1,14 @@
 //! Environment files: not read, missing, skipped, or not read as they look.
 
-use super::{
-    Finding, Report, Severity,
-    lost::{Arrived, MAX_FINDINGS, holds_flags, quoted, reload, restart},
-    references::own_arguments,
-    remedy::{add_flags, env_file_line, is_one_line, meant_assignment, usual_file},
-};
-use crate::{
-    edit::Change,
-    kubelet::{
-        location::Location,
-        snapshot::{Snapshot, UnreadFile},
-        systemd::{Assignment, EnvFileState, Event, EventKind},
-        unread,
-    },
-};
+use super::lost::{Arrived, MAX_FINDINGS, holds_flags, quoted, reload, restart};
+use super::references::own_arguments;
+use super::remedy::{add_flags, env_file_line, is_one_line, meant_assignment, usual_file};
+use super::{Finding, Report, Severity};
+use crate::edit::Change;
+use crate::kubelet::location::Location;
+use crate::kubelet::snapshot::{Snapshot, UnreadFile};
+use crate::kubelet::systemd::{Assignment, EnvFileState, Event, EventKind};
+use crate::kubelet::unread;
 
 pub(super) fn not_read(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);

@@ -2,20 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use super::{
-    Finding, Report, Severity,
-    lost::{Arrived, MAX_FINDINGS, holds_flags, reload, restart, shown_value, used_names, whole, would_bring},
-    remedy::{env_file_line, is_one_line, is_variable, with_flags},
-};
-use crate::{
-    edit::Change,
-    kubelet::{
-        flag_text::{flags_in, place_of},
-        location::Location,
-        snapshot::Snapshot,
-        systemd::{Assignment, EventKind, Source, Variable},
-    },
-};
+use super::lost::{Arrived, MAX_FINDINGS, holds_flags, reload, restart, shown_value, used_names, whole, would_bring};
+use super::remedy::{env_file_line, is_one_line, is_variable, with_flags};
+use super::{Finding, Report, Severity};
+use crate::edit::Change;
+use crate::kubelet::flag_text::{flags_in, place_of};
+use crate::kubelet::location::Location;
+use crate::kubelet::snapshot::Snapshot;
+use crate::kubelet::systemd::{Assignment, EventKind, Source, Variable};
 
 /// How many overridden assignments are named: the last ones.
 const MAX_OVERRIDDEN: usize = 20;

@@ -7,19 +7,13 @@ pub(super) mod stray;
 pub(super) mod value;
 
 use super::{Finding, Report, Severity, at};
-use crate::{
-    edit::Change,
-    kubelet::{
-        flags::{
-            FlagSpec, FlagUse,
-            table::{self, FLAGS},
-        },
-        location::Location,
-        snapshot::Snapshot,
-        text::shortened,
-        version::{Minor, Version},
-    },
-};
+use crate::edit::Change;
+use crate::kubelet::flags::table::{self, FLAGS};
+use crate::kubelet::flags::{FlagSpec, FlagUse};
+use crate::kubelet::location::Location;
+use crate::kubelet::snapshot::Snapshot;
+use crate::kubelet::text::shortened;
+use crate::kubelet::version::{Minor, Version};
 
 /// The releases whose flags are in the table.
 const RELEASES: std::ops::RangeInclusive<Minor> = Minor(24)..=Minor(37);

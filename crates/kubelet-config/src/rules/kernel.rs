@@ -1,11 +1,9 @@
 //! KN: swap, kernel settings.
 
 use super::{Finding, Report, Severity, settings};
-use crate::kubelet::{
-    location::Location,
-    machine::Located,
-    snapshot::{Lifecycle, Snapshot},
-};
+use crate::kubelet::location::Location;
+use crate::kubelet::machine::Located;
+use crate::kubelet::snapshot::{Lifecycle, Snapshot};
 
 pub(super) fn swap_on(snapshot: &Snapshot, report: &mut Report) {
     let Some(swaps) = &snapshot.machine.kernel.swaps else {

@@ -5,16 +5,13 @@ pub(super) mod unknown_option;
 
 use serde_json::Value;
 
-use super::{Finding, Report, Severity, at::shortened};
-use crate::{
-    edit::Change,
-    kubelet::{
-        layers::{Launcher, Oddity, ReplacedList},
-        location::Location,
-        machine::Located,
-        snapshot::Snapshot,
-    },
-};
+use super::at::shortened;
+use super::{Finding, Report, Severity};
+use crate::edit::Change;
+use crate::kubelet::layers::{Launcher, Oddity, ReplacedList};
+use crate::kubelet::location::Location;
+use crate::kubelet::machine::Located;
+use crate::kubelet::snapshot::Snapshot;
 
 /// With the fix, and the edit, that gives the kubelet of k3s or RKE2 this argument (`max-pods=50`).
 pub(super) fn with_argument(finding: Finding, snapshot: &Snapshot, argument: &str) -> Finding {

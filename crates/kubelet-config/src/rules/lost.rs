@@ -4,13 +4,11 @@
 use std::collections::BTreeSet;
 
 use super::Severity;
-use crate::kubelet::{
-    expected_flag::ExpectedFlag,
-    flag_text::{FlagText, flags_in},
-    snapshot::Snapshot,
-    systemd::{Assignment, Exec, Unit},
-    text::shortened,
-};
+use crate::kubelet::expected_flag::ExpectedFlag;
+use crate::kubelet::flag_text::{FlagText, flags_in};
+use crate::kubelet::snapshot::Snapshot;
+use crate::kubelet::systemd::{Assignment, Exec, Unit};
+use crate::kubelet::text::shortened;
 
 /// The most findings of a rule that are worked out: far more than a person reads, and a bound for a hostile tree.
 pub(super) const MAX_FINDINGS: usize = 500;

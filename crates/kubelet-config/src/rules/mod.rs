@@ -29,10 +29,9 @@ mod settings;
 mod syntax;
 mod unit;
 
-use crate::{
-    edit::{Change, Edit},
-    kubelet::{location::Location, snapshot::Snapshot},
-};
+use crate::edit::{Change, Edit};
+use crate::kubelet::location::Location;
+use crate::kubelet::snapshot::Snapshot;
 
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]

@@ -1,13 +1,12 @@
 //! NW: what pods need of the node's network.
 
-use std::{net::IpAddr, path::Path};
+use std::net::IpAddr;
+use std::path::Path;
 
 use super::{Finding, Report, Severity, settings};
-use crate::kubelet::{
-    location::Location,
-    machine::FileState,
-    snapshot::{Lifecycle, Snapshot},
-};
+use crate::kubelet::location::Location;
+use crate::kubelet::machine::FileState;
+use crate::kubelet::snapshot::{Lifecycle, Snapshot};
 
 /// The address of systemd-resolved, and the file in which it writes the name servers that it asks.
 const STUB: &str = "127.0.0.53";

@@ -3,21 +3,15 @@
 
 use std::collections::BTreeSet;
 
-use super::{
-    Finding, Report, Severity,
-    lost::{Arrived, MAX_FINDINGS, dropped_names, holds_flags, quoted, reload, restart, used_names, whole},
-    remedy::{EnvironmentLines, Remedy, add_flags, add_word, environment_word, has_specifiers, is_one_line},
-};
-use crate::{
-    edit::Change,
-    kubelet::{
-        flag_text::flags_in,
-        layers::Launcher,
-        location::Location,
-        snapshot::Snapshot,
-        systemd::{Arg, Assignment, Exec, Source, Variable},
-    },
-};
+use super::lost::{Arrived, MAX_FINDINGS, dropped_names, holds_flags, quoted, reload, restart, used_names, whole};
+use super::remedy::{EnvironmentLines, Remedy, add_flags, add_word, environment_word, has_specifiers, is_one_line};
+use super::{Finding, Report, Severity};
+use crate::edit::Change;
+use crate::kubelet::flag_text::flags_in;
+use crate::kubelet::layers::Launcher;
+use crate::kubelet::location::Location;
+use crate::kubelet::snapshot::Snapshot;
+use crate::kubelet::systemd::{Arg, Assignment, Exec, Source, Variable};
 
 pub(super) fn not_referenced(snapshot: &Snapshot, report: &mut Report) {
     let Some(exec) = &snapshot.unit.exec else {

@@ -1,23 +1,17 @@
 //! Remedies that several rules share: a flag written where the kubelet gets it, an assignment deleted or quoted.
 
-use std::{collections::BTreeMap, path::Path};
+use std::collections::BTreeMap;
+use std::path::Path;
 
-use super::{
-    Finding, layers,
-    lost::{quoted, reload, restart},
-    settings,
-};
-use crate::{
-    edit::{Change, NOT_THE_OPERATORS},
-    kubelet::{
-        flag_text::flags_in,
-        flags::{Repeat, table},
-        layers::Launcher,
-        location::Location,
-        snapshot::Snapshot,
-        systemd::{Assignment, EnvFile, EnvFileState, EventKind, Exec, Source},
-    },
-};
+use super::lost::{quoted, reload, restart};
+use super::{Finding, layers, settings};
+use crate::edit::{Change, NOT_THE_OPERATORS};
+use crate::kubelet::flag_text::flags_in;
+use crate::kubelet::flags::{Repeat, table};
+use crate::kubelet::layers::Launcher;
+use crate::kubelet::location::Location;
+use crate::kubelet::snapshot::Snapshot;
+use crate::kubelet::systemd::{Assignment, EnvFile, EnvFileState, EventKind, Exec, Source};
 
 /// How long a value may be that a fix writes out.
 const MAX_VALUE_BYTES: usize = 4000;

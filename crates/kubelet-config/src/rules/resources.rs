@@ -3,20 +3,15 @@
 pub(super) mod map_replaced;
 pub(super) mod state_file;
 
-use super::{Finding, Report, Severity, config::are_written_by_distribution, layers, settings};
-use crate::{
-    edit::Change,
-    kubelet::{
-        config::{
-            document::Node,
-            fields::{self, FieldDefault},
-        },
-        effective::From,
-        location::Location,
-        quantity,
-        snapshot::Snapshot,
-    },
-};
+use super::config::are_written_by_distribution;
+use super::{Finding, Report, Severity, layers, settings};
+use crate::edit::Change;
+use crate::kubelet::config::document::Node;
+use crate::kubelet::config::fields::{self, FieldDefault};
+use crate::kubelet::effective::From;
+use crate::kubelet::location::Location;
+use crate::kubelet::quantity;
+use crate::kubelet::snapshot::Snapshot;
 
 const HARD: &str = "evictionHard";
 const MEMORY: &str = "memory.available";

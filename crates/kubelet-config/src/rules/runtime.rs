@@ -1,11 +1,9 @@
 //! RT: the container runtime and the cgroups that it shares with the kubelet.
 
 use super::{Finding, Report, Severity, settings};
-use crate::kubelet::{
-    location::Location,
-    machine::{Runtime, RuntimeKind, Socket},
-    snapshot::{Lifecycle, Snapshot},
-};
+use crate::kubelet::location::Location;
+use crate::kubelet::machine::{Runtime, RuntimeKind, Socket};
+use crate::kubelet::snapshot::{Lifecycle, Snapshot};
 
 pub(super) fn socket_missing(snapshot: &Snapshot, report: &mut Report) {
     let machine = &snapshot.machine;

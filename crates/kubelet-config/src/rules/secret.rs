@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use redact::{few_stars, hide_secrets, is_secret_variable};
 
 use super::Report;
-use crate::kubelet::{snapshot::Snapshot, systemd::Assignment};
+use crate::kubelet::snapshot::Snapshot;
+use crate::kubelet::systemd::Assignment;
 
 /// What stands for a secret.
 const STARS: &str = "***";

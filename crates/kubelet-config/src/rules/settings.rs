@@ -2,16 +2,16 @@
 
 use serde_json::Value;
 
-use super::{Finding, at, config::edits, remedy::with_flag};
-use crate::kubelet::{
-    config::ConfigFileState,
-    effective::From,
-    flags::table::FLAGS,
-    layers::Launcher,
-    location::Location,
-    snapshot::{Lifecycle, Snapshot},
-    text::shortened,
-};
+use super::config::edits;
+use super::remedy::with_flag;
+use super::{Finding, at};
+use crate::kubelet::config::ConfigFileState;
+use crate::kubelet::effective::From;
+use crate::kubelet::flags::table::FLAGS;
+use crate::kubelet::layers::Launcher;
+use crate::kubelet::location::Location;
+use crate::kubelet::snapshot::{Lifecycle, Snapshot};
+use crate::kubelet::text::shortened;
 
 /// Why a rule on settings cannot judge: they are not known at all, or one of these is still to be written.
 pub(super) fn unknown(snapshot: &Snapshot, paths: &[&str]) -> Option<&'static str> {

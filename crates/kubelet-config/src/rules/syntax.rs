@@ -2,21 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use super::{
-    Finding, Report, Severity,
-    encoding::odd_character,
-    lost::{Arrived, MAX_FINDINGS, holds_flags, quoted, reload},
-    remedy::{EnvironmentLines, environment_word, has_specifiers, is_one_line, meant_assignment},
-};
-use crate::{
-    edit::Change,
-    kubelet::{
-        location::Location,
-        snapshot::Snapshot,
-        systemd::{Assignment, Event, EventKind, LoadState},
-        unread,
-    },
-};
+use super::encoding::odd_character;
+use super::lost::{Arrived, MAX_FINDINGS, holds_flags, quoted, reload};
+use super::remedy::{EnvironmentLines, environment_word, has_specifiers, is_one_line, meant_assignment};
+use super::{Finding, Report, Severity};
+use crate::edit::Change;
+use crate::kubelet::location::Location;
+use crate::kubelet::snapshot::Snapshot;
+use crate::kubelet::systemd::{Assignment, Event, EventKind, LoadState};
+use crate::kubelet::unread;
 
 /// Whether an ignored line looks like the rest of one that was wrapped.
 fn is_wrapped(event: &Event) -> bool {

@@ -2,17 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use super::{
-    Finding, Report, Severity,
-    lost::{Arrived, reload, unit_name},
-    syntax::is_bad_command,
-};
-use crate::kubelet::{
-    location::Location,
-    machine::TrustedFile,
-    snapshot::{Lifecycle, Snapshot},
-    systemd::{EventKind, LoadState},
-};
+use super::lost::{Arrived, reload, unit_name};
+use super::syntax::is_bad_command;
+use super::{Finding, Report, Severity};
+use crate::kubelet::location::Location;
+use crate::kubelet::machine::TrustedFile;
+use crate::kubelet::snapshot::{Lifecycle, Snapshot};
+use crate::kubelet::systemd::{EventKind, LoadState};
 
 pub(super) fn bad_setting(snapshot: &Snapshot, report: &mut Report) {
     let unit = &snapshot.unit;

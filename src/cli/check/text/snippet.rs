@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use annotate_snippets::{Annotation, AnnotationKind, Group, Origin, Snippet};
-use kubelet_config::{kubelet::location::Location, rules::Finding};
+use kubelet_config::kubelet::location::Location;
+use kubelet_config::rules::Finding;
 use redact::escape_controls;
 
 use super::{Sources, Style};

@@ -1,7 +1,9 @@
 //! What is printed, as it is printed.
 
 use super::*;
-use kubelet_config::kubelet::{location::Location, resolve, tree::MemoryTree};
+use kubelet_config::kubelet::location::Location;
+use kubelet_config::kubelet::resolve;
+use kubelet_config::kubelet::tree::MemoryTree;
 
 const ENV: &str = "/etc/default/kubelet";
 const DROP_IN: &str = "/etc/systemd/system/kubelet.service.d/20-cloud.conf";

@@ -9,21 +9,15 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::state::{Kubelet, Observation};
-use crate::{
-    condition::{ConditionType, Reason, Status, Uptime, View},
-    host::{
-        api::{ApiFacts, LeaseFacts, Reach},
-        healthz::Probe,
-        oom::{Memory, OomKill},
-        pressure::Pressure,
-        process::Sample,
-        systemd::{BusEvent, Dependency, JobKind, LastProcess, UnitState},
-    },
-    monitor::service::{
-        follow::ServiceEvent,
-        tests::{changed, exited, job, job_removed, opened, read, reports, running, unit},
-    },
-};
+use crate::condition::{ConditionType, Reason, Status, Uptime, View};
+use crate::host::api::{ApiFacts, LeaseFacts, Reach};
+use crate::host::healthz::Probe;
+use crate::host::oom::{Memory, OomKill};
+use crate::host::pressure::Pressure;
+use crate::host::process::Sample;
+use crate::host::systemd::{BusEvent, Dependency, JobKind, LastProcess, UnitState};
+use crate::monitor::service::follow::ServiceEvent;
+use crate::monitor::service::tests::{changed, exited, job, job_removed, opened, read, reports, running, unit};
 
 const GRACE: Duration = Duration::from_mins(2);
 

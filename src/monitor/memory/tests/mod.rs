@@ -4,15 +4,13 @@ mod recordings;
 
 use std::time::Duration;
 
-use super::{message, recording::Replayed, state::Memory};
-use crate::{
-    condition::{Finding, Reason, Uptime, View},
-    host::{
-        memory::{Reading, Reclaim},
-        oom::{self, OomKill},
-        top::Consumer,
-    },
-};
+use super::message;
+use super::recording::Replayed;
+use super::state::Memory;
+use crate::condition::{Finding, Reason, Uptime, View};
+use crate::host::memory::{Reading, Reclaim};
+use crate::host::oom::{self, OomKill};
+use crate::host::top::Consumer;
 
 const MIB: u64 = 1 << 20;
 const TOTAL_MIB: u64 = 16 * 1024;

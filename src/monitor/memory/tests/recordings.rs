@@ -1,14 +1,14 @@
 //! The rules, over recordings of real hosts (tests/memory-traces). Those in `held-out` were not used when the rules were made.
 
-use std::{collections::BTreeSet, fs, path::PathBuf};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
 
 use serde_json::Value;
 
 use super::findings;
-use crate::monitor::memory::{
-    recording::{Replayed, Transition},
-    state::State,
-};
+use crate::monitor::memory::recording::{Replayed, Transition};
+use crate::monitor::memory::state::State;
 
 /// How many seconds before the OOM kill it is known that the memory runs out, at the worst of the times at which it may be read.
 const LETHAL: [(&str, f64); 17] = [

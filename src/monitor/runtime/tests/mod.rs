@@ -6,25 +6,17 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{
-    kubelets_message,
-    state::{Listener, Runtime},
-};
-use crate::{
-    condition::{ConditionType, Reason, Status, Uptime, View},
-    host::{
-        api::{ApiFacts, NodeFacts, ObservedCondition, Reach},
-        cri::Probe,
-        endpoint::Endpoint,
-        pressure::Pressure,
-        process::{ProcessId, Sample, ThreadWait},
-        systemd::{BusEvent, JobKind, LastProcess, UnitState},
-    },
-    monitor::service::{
-        follow::ServiceEvent,
-        tests::{changed, exited, job, job_removed, opened, read, reports, running, unit},
-    },
-};
+use super::kubelets_message;
+use super::state::{Listener, Runtime};
+use crate::condition::{ConditionType, Reason, Status, Uptime, View};
+use crate::host::api::{ApiFacts, NodeFacts, ObservedCondition, Reach};
+use crate::host::cri::Probe;
+use crate::host::endpoint::Endpoint;
+use crate::host::pressure::Pressure;
+use crate::host::process::{ProcessId, Sample, ThreadWait};
+use crate::host::systemd::{BusEvent, JobKind, LastProcess, UnitState};
+use crate::monitor::service::follow::ServiceEvent;
+use crate::monitor::service::tests::{changed, exited, job, job_removed, opened, read, reports, running, unit};
 
 const GRACE: Duration = Duration::from_mins(2);
 const SIGKILL: LastProcess = LastProcess { pid: 812, code: 2, status: 9 };

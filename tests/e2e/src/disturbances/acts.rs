@@ -1,15 +1,16 @@
 //! Disturbances that need more than a command.
 
-use std::{thread::sleep, time::Duration};
+use std::thread::sleep;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use crate::{
-    scene::ObservedNode,
-    support::{WAIT, control_plane::ControlPlane, namespaces::ADDRESS, wait_until},
-};
+use crate::scene::ObservedNode;
+use crate::support::control_plane::ControlPlane;
+use crate::support::namespaces::ADDRESS;
+use crate::support::{WAIT, wait_until};
 
 /// Signs of maintenance.
 const TAINTS: [&str; 6] = [

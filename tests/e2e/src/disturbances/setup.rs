@@ -1,14 +1,15 @@
 //! The node that is disturbed, and what must never be seen of it.
 
-use std::{collections::BTreeSet, sync::Arc, time::Instant};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use crate::{
-    scene::{ObservedNode, Scene},
-    support::{WAIT, node::NodeBuilder, wait_until},
-};
+use crate::scene::{ObservedNode, Scene};
+use crate::support::node::NodeBuilder;
+use crate::support::{WAIT, wait_until};
 
 /// The conditions, and the status that is a problem.
 const CONDITIONS: [(&str, &str); 8] = [

@@ -1,10 +1,7 @@
 //! The table of disturbances, a part for each story. In each come first those that resemble no sampled problem.
 
-use super::{
-    AGENT_RESTARTS,
-    Act::{self, Do, Nothing, Shell},
-    Disturbance, acts,
-};
+use super::Act::{self, Do, Nothing, Shell};
+use super::{AGENT_RESTARTS, Disturbance, acts};
 
 const fn row(name: &'static str, begin: Act, secs: u64, end: Act) -> Disturbance {
     Disturbance { name, begin, secs, end, is_sampled: false }

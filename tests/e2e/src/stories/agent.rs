@@ -4,10 +4,8 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::{
-    scene::{Condition, ObservedNode, Scene, wait_a_second},
-    support::{WAIT, wait_until},
-};
+use crate::scene::{Condition, ObservedNode, Scene, wait_a_second};
+use crate::support::{WAIT, wait_until};
 
 /// After each of them systemd starts the agent again.
 const RESTARTS: [&str; 2] = ["systemctl restart nodevigil", "systemctl kill --signal=KILL nodevigil"];

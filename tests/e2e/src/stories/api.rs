@@ -1,19 +1,15 @@
 //! The API server is away or refuses requests, the Node is re-created, or another client writes its conditions.
 
-use std::{
-    fs,
-    thread::sleep,
-    time::{Duration, Instant},
-};
+use std::fs;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use crate::{
-    scene::{Scene, wait_a_second},
-    support::namespaces,
-};
+use crate::scene::{Scene, wait_a_second};
+use crate::support::namespaces;
 
 pub fn a_new_node_inherits_nothing(scene: &Scene) -> Result<()> {
     let node = scene.healthy()?;

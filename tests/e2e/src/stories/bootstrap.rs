@@ -5,10 +5,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::{
-    scene::{ObservedNode, Scene},
-    support::{WAIT, wait_until},
-};
+use crate::scene::{ObservedNode, Scene};
+use crate::support::{WAIT, wait_until};
 
 const CONDITION: &str = "NodeBootstrapped";
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";

@@ -5,10 +5,8 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 
-use crate::{
-    scene::{ObservedNode, Scene},
-    support::{WAIT, wait_until},
-};
+use crate::scene::{ObservedNode, Scene};
+use crate::support::{WAIT, wait_until};
 
 const MANAGER: &str = "/org/freedesktop/systemd1 org.freedesktop.systemd1.Manager";
 const UNIT: &str = "/org/freedesktop/systemd1/unit/kubelet_2eservice org.freedesktop.DBus.Properties PropertiesChanged";

@@ -5,14 +5,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use crate::{
-    scene::Scene,
-    support::{
-        WAIT,
-        node::{Node, NodeBuilder},
-        wait_until,
-    },
-};
+use crate::scene::Scene;
+use crate::support::node::{Node, NodeBuilder};
+use crate::support::{WAIT, wait_until};
 
 /// The flag is in a drop-in, as in a cloud's manual, and the file of the package, which systemd reads later, replaces it.
 const DROP_IN: &str = "/etc/systemd/system/kubelet.service.d/20-hcloud.conf";

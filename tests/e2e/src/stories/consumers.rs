@@ -3,22 +3,20 @@
 mod cluster_api;
 mod karpenter;
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-    sync::Arc,
-    time::Instant,
-};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use self::{cluster_api::ClusterApi, karpenter::Karpenter};
-use crate::{
-    scene::{ObservedNode, Scene},
-    support::{WAIT, control_plane::ControlPlane, namespaces, output, wait_until},
-};
+use self::cluster_api::ClusterApi;
+use self::karpenter::Karpenter;
+use crate::scene::{ObservedNode, Scene};
+use crate::support::control_plane::ControlPlane;
+use crate::support::{WAIT, namespaces, output, wait_until};
 
 /// How long each controller here waits from `lastTransitionTime` on before it acts.
 const WAITS_SECS: u64 = 20;

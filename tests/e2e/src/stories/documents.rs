@@ -4,10 +4,8 @@ use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::{
-    scene::Scene,
-    support::{programs, repository},
-};
+use crate::scene::Scene;
+use crate::support::{programs, repository};
 
 pub fn each_block_of_commands_runs(scene: &Scene) -> Result<()> {
     let kubectl = programs::layer("kubectl", &programs::kubernetes("kubectl")?)?;

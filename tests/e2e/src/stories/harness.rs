@@ -1,26 +1,19 @@
 //! The harness itself: nothing is left of nodes and runs.
 
-use std::{
-    io::{BufRead as _, BufReader, Write as _},
-    process::{Child, Command, ExitCode, Stdio},
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::{
-    scene::Scene,
-    support::{
-        cgroups,
-        control_plane::ControlPlane,
-        leftovers::Namespaces,
-        namespaces::{self, STAGE},
-        node::{Node, NodeBuilder},
-        wait_until,
-        watch::NodeWatch,
-    },
-};
+use crate::scene::Scene;
+use crate::support::control_plane::ControlPlane;
+use crate::support::leftovers::Namespaces;
+use crate::support::namespaces::{self, STAGE};
+use crate::support::node::{Node, NodeBuilder};
+use crate::support::watch::NodeWatch;
+use crate::support::{cgroups, wait_until};
 
 const SOON: Duration = Duration::from_secs(20);
 

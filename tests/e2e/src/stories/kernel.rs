@@ -1,16 +1,12 @@
 //! The kernel: what it logs itself, what others write into its log, its limits, and what waits in it.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::{
-    scene::{Condition, ConditionView, ObservedNode, Scene},
-    support::WAIT,
-};
+use crate::scene::{Condition, ConditionView, ObservedNode, Scene};
+use crate::support::WAIT;
 
 /// A directory of the node for a file system of a story.
 const DIRECTORY: &str = "/mnt/story";

@@ -1,16 +1,13 @@
 //! What keeps a kubelet that answers from the API server: its client certificate, its connection.
 
-use std::{
-    thread::sleep,
-    time::{Duration, Instant},
-};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use crate::{
-    scene::{ObservedNode, Scene},
-    support::{control_plane::ControlPlane, namespaces::ADDRESS},
-};
+use crate::scene::{ObservedNode, Scene};
+use crate::support::control_plane::ControlPlane;
+use crate::support::namespaces::ADDRESS;
 
 const KUBECONFIG: &str = "/etc/kubernetes/kubelet.conf";
 /// Longer than [`WAIT`](crate::support::WAIT): a sampled problem shows as such once the Node is two minutes old.

@@ -4,10 +4,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use crate::{
-    disturbances::{begin_stall, healthy_node, thaw, wait_until_not_young},
-    scene::Scene,
-};
+use crate::disturbances::{begin_stall, healthy_node, thaw, wait_until_not_young};
+use crate::scene::Scene;
 
 pub fn a_crash_shows_signal_and_pid(scene: &Scene) -> Result<()> {
     let node = scene.healthy()?;

@@ -1,16 +1,13 @@
 //! The host's memory, which on these nodes is that of the machine that runs the stories, but for a guest that may use up its own.
 
-use std::{
-    thread::sleep,
-    time::{Duration, Instant},
-};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::{
-    scene::{Condition, ConditionView, Scene},
-    support::{guest::Guest, watch::NodeWatch},
-};
+use crate::scene::{Condition, ConditionView, Scene};
+use crate::support::guest::Guest;
+use crate::support::watch::NodeWatch;
 
 /// A sampled problem is shown when the Node is two minutes old.
 const NOT_YOUNG_ANY_MORE: Duration = Duration::from_secs(125);

@@ -1,13 +1,14 @@
 //! The deb and the rpm of `make packages`, installed and removed by dpkg and rpm.
 
-use std::{fs, path::PathBuf, sync::Arc, time::Instant};
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::{
-    scene::{ObservedNode, Scene},
-    support::repository,
-};
+use crate::scene::{ObservedNode, Scene};
+use crate::support::repository;
 
 /// The units of version 0.1 that are gone.
 const OLD_UNITS: &str =

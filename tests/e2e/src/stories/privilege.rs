@@ -5,7 +5,8 @@
 mod attempts;
 mod of_nodes;
 
-use std::{fs, time::Duration};
+use std::fs;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
@@ -13,16 +14,10 @@ use serde_json::{Value, json};
 use self::attempts::{
     APPLY, Attempt, By, EVENTS, JSON, LEASES, STRATEGIC, condition, event, node_path, post, status_path,
 };
-use crate::{
-    scene::Scene,
-    support::{
-        WAIT,
-        control_plane::ControlPlane,
-        namespaces,
-        requests::{Request, Requester},
-        wait_until,
-    },
-};
+use crate::scene::Scene;
+use crate::support::control_plane::ControlPlane;
+use crate::support::requests::{Request, Requester};
+use crate::support::{WAIT, namespaces, wait_until};
 
 const GROUP: &str = "nodevigil-agents";
 /// The API server takes up a new role or policy within some seconds.

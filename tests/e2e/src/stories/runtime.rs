@@ -1,13 +1,12 @@
 //! The container runtime's life: each way to fail with its reason, what is no fault, and what is not the runtime at all.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
+use std::time::Instant;
 
 use anyhow::{Result, ensure};
 
-use crate::{
-    scene::{Condition, ConditionView, ObservedNode, Scene},
-    support::node::NodeBuilder,
-};
+use crate::scene::{Condition, ConditionView, ObservedNode, Scene};
+use crate::support::node::NodeBuilder;
 
 /// A node whose agent finds the container runtime healthy. systemd restarts the runtime sooner than after Debian's five seconds.
 fn healthy(scene: &Scene, change: impl FnOnce(NodeBuilder) -> NodeBuilder) -> Result<Arc<ObservedNode>> {

@@ -1,13 +1,12 @@
 //! packaging/kubernetes/samples and the Helm chart, as the API server takes them with the controllers' own definitions.
 
-use std::{fs, path::Path};
+use std::fs;
+use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::{
-    scene::Scene,
-    support::{namespaces, repository},
-};
+use crate::scene::Scene;
+use crate::support::{namespaces, repository};
 
 pub fn an_api_server_takes_each_sample(scene: &Scene) -> Result<()> {
     let directory =

@@ -5,10 +5,8 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::{
-    scene::{Condition, ObservedNode, Scene},
-    support::control_plane::ControlPlane,
-};
+use crate::scene::{Condition, ObservedNode, Scene};
+use crate::support::control_plane::ControlPlane;
 
 /// Is in every secret that these stories put on a node.
 const CANARY: &str = "canary";

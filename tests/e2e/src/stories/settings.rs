@@ -2,10 +2,8 @@
 
 use anyhow::{Result, ensure};
 
-use crate::{
-    scene::Scene,
-    support::{WAIT, wait_until},
-};
+use crate::scene::Scene;
+use crate::support::{WAIT, wait_until};
 
 const BAD_FILE: &str = "/etc/nodevigil/config.d/90-bad.toml";
 const BAD_SETTINGS: &str = "[conditions]\nhealthy_for_secs = 0\n";

@@ -1,10 +1,8 @@
 //! A kubelet whose files are on a disk of their own, an ext4 on a loop device, and what may happen to that.
 
-use std::{
-    fs,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::fs;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 

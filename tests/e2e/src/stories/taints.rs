@@ -5,10 +5,9 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use crate::{
-    scene::{ObservedNode, Scene},
-    support::{WAIT, node::NodeBuilder},
-};
+use crate::scene::{ObservedNode, Scene};
+use crate::support::WAIT;
+use crate::support::node::NodeBuilder;
 
 const TAINT: &str = "status-taint.cluster-autoscaler.kubernetes.io/nodevigil-kubelet-unhealthy";
 

@@ -1,22 +1,18 @@
 //! What is no fault of a node makes no condition `False` and sets no taint; a kubelet that is then killed is reported all the same.
 
-use std::{
-    sync::Arc,
-    thread::sleep,
-    time::{Duration, Instant},
-};
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
 use super::maintenance::hold_lock;
-use crate::{
-    disturbances::{
-        AGENT_RESTARTS, Disturbance, LIMITED_CPU, LOAD, NETWORK, PLANNED_WORK, PROCESSES, ensure_no_problem,
-        healthy_node, reasons_shown, wait_until_all_healthy, wait_until_not_young,
-    },
-    scene::{ObservedNode, Scene},
-    support::{WAIT, say, wait_until},
+use crate::disturbances::{
+    AGENT_RESTARTS, Disturbance, LIMITED_CPU, LOAD, NETWORK, PLANNED_WORK, PROCESSES, ensure_no_problem, healthy_node,
+    reasons_shown, wait_until_all_healthy, wait_until_not_young,
 };
+use crate::scene::{ObservedNode, Scene};
+use crate::support::{WAIT, say, wait_until};
 
 /// A problem that was found at the end of a disturbance is shown by then.
 const SHOWN_WITHIN: Duration = Duration::from_secs(5);

@@ -3,22 +3,16 @@
 //! unshare(1) has given the process new mount, PID, UTS and IPC namespaces; it stays in the run's network. Everything
 //! that the node writes goes to a tmpfs in its own mount namespace and is gone with it.
 
-use std::{
-    convert::Infallible,
-    fs,
-    os::unix::{
-        fs::{PermissionsExt as _, symlink},
-        process::CommandExt as _,
-    },
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::convert::Infallible;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context as _, Result};
-use nix::{
-    mount::{MntFlags, MsFlags, mount, umount2},
-    sched::{CloneFlags, unshare},
-};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, unshare};
 use serde::{Deserialize, Serialize};
 
 use super::{cgroups, output};

@@ -4,11 +4,9 @@
 //! `/system.slice/kubelet.service`: processes, limits and all. A run's groups are named after its outer process, so that
 //! a later run can find those of a run that was killed.
 
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{fs, io};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use nix::mount::{MsFlags, mount};

@@ -1,23 +1,19 @@
 //! A real control plane: etcd, kube-apiserver and kube-controller-manager. kubeadm makes its certificates, and kubectl
 //! asks it.
 
-use std::{
-    fs,
-    path::PathBuf,
-    process::Command,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::{
-    daemon::Daemon,
-    namespaces::{self, ADDRESS},
-    output, programs, repository, wait_until,
-};
+use super::daemon::Daemon;
+use super::namespaces::{self, ADDRESS};
+use super::{output, programs, repository, wait_until};
 
 /// A control plane that the stories share. It ends when it is dropped, and with the run.
 #[derive(Debug)]

@@ -1,16 +1,12 @@
 //! A program of the control plane that runs in the background.
 
-use std::{
-    fs::{self, File, OpenOptions},
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-};
+use std::fs::{self, File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 /// A running program with a log of its own; it is killed when it is dropped.
 #[derive(Debug)]

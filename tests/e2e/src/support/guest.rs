@@ -1,24 +1,19 @@
 //! A guest: a machine with a kernel and memory of its own, in an emulator, for what would use up the memory of the machine that runs the
 //! stories. It runs the agent, and has neither systemd nor a kubelet.
 
-use std::{
-    fs,
-    io::Write as _,
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-};
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result};
 use serde_json::json;
 
-use super::{
-    boot,
-    control_plane::ControlPlane,
-    daemon::{log_file, tail},
-    namespaces::{self, ADDRESS},
-    node_files::{self, file},
-    output, programs,
-};
+use super::control_plane::ControlPlane;
+use super::daemon::{log_file, tail};
+use super::namespaces::{self, ADDRESS};
+use super::node_files::{self, file};
+use super::{boot, output, programs};
 
 /// Makes the disk, and the initial file system with the same files but for the text. Both have the drivers for disk and
 /// network.

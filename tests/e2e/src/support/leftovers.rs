@@ -1,6 +1,7 @@
 //! Looks for what a node or a run may have left behind: processes, mounts, namespaces.
 
-use std::{collections::BTreeSet, fs};
+use std::collections::BTreeSet;
+use std::fs;
 
 use anyhow::{Result, ensure};
 use procfs::process::{Process, all_processes};

@@ -1,26 +1,19 @@
 //! A booted systemd: PID 1 of namespaces of its own, over a copy-on-write view of this machine's root.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use procfs::process::Process;
 
-use super::{
-    boot::{File, Spec},
-    cgroups,
-    daemon::{log_file, tail},
-    namespaces, say, wait_until,
-};
+use super::boot::{File, Spec};
+use super::daemon::{log_file, tail};
+use super::{cgroups, namespaces, say, wait_until};
 
 /// A command on a machine takes no longer, so that none hangs a story.
 const COMMAND_SECS: &str = "100";

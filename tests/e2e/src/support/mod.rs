@@ -14,13 +14,11 @@ pub mod programs;
 pub mod requests;
 pub mod watch;
 
-use std::{
-    io::Write as _,
-    path::PathBuf,
-    process::{Command, Stdio},
-    thread::sleep,
-    time::{Duration, Instant},
-};
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 

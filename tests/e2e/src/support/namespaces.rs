@@ -5,26 +5,20 @@
 //! network namespaces, and runs the stories. For every node it runs once more ([`super::boot`]) and becomes the node's
 //! systemd.
 
-use std::{
-    fs,
-    io::Write as _,
-    os::unix::process::ExitStatusExt as _,
-    path::{Path, PathBuf},
-    process::{Child, Command, ExitCode, Stdio},
-    sync::{
-        OnceLock,
-        atomic::{AtomicU16, Ordering},
-    },
-    time::Duration,
-};
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
-use nix::{
-    mount::{MsFlags, mount},
-    sched::{CloneFlags, unshare},
-    sys::signal::{SigSet, Signal, kill},
-    unistd::Pid,
-};
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::unistd::Pid;
 
 use super::cgroups;
 

@@ -1,23 +1,16 @@
 //! A real node at work: systemd as PID 1, D-Bus, journald, containerd and the real kubelet, in namespaces of its own.
 
-use std::{
-    path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
-};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::{
-    boot::File,
-    control_plane::ControlPlane,
-    machine::Machine,
-    namespaces,
-    node_files::{self, Ports, TARGET},
-    programs,
-};
+use super::boot::File;
+use super::control_plane::ControlPlane;
+use super::machine::Machine;
+use super::node_files::{self, Ports, TARGET};
+use super::{namespaces, programs};
 
 /// What a node is to be, before it boots.
 #[derive(Debug)]

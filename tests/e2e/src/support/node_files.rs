@@ -5,7 +5,8 @@ use std::fs;
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-use super::{boot::File, namespaces, repository};
+use super::boot::File;
+use super::{namespaces, repository};
 
 /// The unit that kubeadm's package ships.
 const KUBELET_UNIT: &str = "\

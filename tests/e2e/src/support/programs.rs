@@ -1,9 +1,7 @@
 //! Finds the programs that the nodes run, and lays them over the nodes' root.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 

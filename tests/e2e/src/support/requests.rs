@@ -1,17 +1,16 @@
 //! Requests to the API server with the credential of a kubeconfig, by curl(1) through `kubectl proxy`: kubectl itself would read an object
 //! before it patches it, and be refused by that.
 
-use std::{
-    fs,
-    io::Write as _,
-    process::{Command, Stdio},
-    time::Duration,
-};
+use std::fs;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use super::{daemon::Daemon, namespaces, programs, wait_until};
+use super::daemon::Daemon;
+use super::{namespaces, programs, wait_until};
 
 /// Somebody whom the API server knows by a kubeconfig.
 #[derive(Debug)]

@@ -1,20 +1,17 @@
 //! Follows a Node through the API server's watch: every state of it, with the moment at which it arrived.
 
-use std::{
-    io::BufReader,
-    process::{Child, Stdio},
-    sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread::{JoinHandle, sleep},
-    time::{Duration, Instant},
-};
+use std::io::BufReader;
+use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{JoinHandle, sleep};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-use super::{WAIT, control_plane::ControlPlane};
+use super::WAIT;
+use super::control_plane::ControlPlane;
 
 /// How long to wait before kubectl is started again.
 const PAUSE: Duration = Duration::from_millis(300);

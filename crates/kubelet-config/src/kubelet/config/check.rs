@@ -2,17 +2,14 @@
 
 use std::collections::HashSet;
 
-use super::{
-    super::{
-        flags::{self, table::FLAGS},
-        quantity,
-        text::shortened,
-        version::Version,
-    },
-    ConfigFileState, UnknownField,
-    document::{Entry, Node, Value},
-    fields::{self, FIELDS, Field, Kind},
-};
+use super::document::{Entry, Node, Value};
+use super::fields::{self, FIELDS, Field, Kind};
+use super::{ConfigFileState, UnknownField};
+use crate::kubelet::flags::table::FLAGS;
+use crate::kubelet::flags::{self};
+use crate::kubelet::quantity;
+use crate::kubelet::text::shortened;
+use crate::kubelet::version::Version;
 
 /// The most findings of each kind that are kept.
 const MAX_FINDINGS: usize = 200;

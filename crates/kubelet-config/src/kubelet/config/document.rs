@@ -8,7 +8,7 @@ mod scalar;
 
 pub use build::parse;
 
-use super::super::location::Location;
+use crate::kubelet::location::Location;
 
 /// The deepest nesting that is read: each level takes stack. A `KubeletConfiguration` or a kubeconfig has 7 levels.
 pub const MAX_DEPTH: usize = 64;

@@ -2,10 +2,8 @@
 
 use std::sync::LazyLock;
 
-use super::super::{
-    table::{minor, rows},
-    version::{Minor, Version},
-};
+use crate::kubelet::table::{minor, rows};
+use crate::kubelet::version::{Minor, Version};
 
 /// What a field takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

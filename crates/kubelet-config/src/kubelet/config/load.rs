@@ -1,23 +1,16 @@
 //! Reads `--config` and the drop-ins of `--config-dir`, as `cmd/kubelet/app/server.go` does (read from 1.36.3, and tried
 //! with that kubelet): the file strictly and then leniently, drop-ins strictly alone.
 
-use std::{
-    collections::BTreeSet,
-    os::unix::ffi::OsStrExt,
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
-use super::{
-    super::{
-        flags::{CommandLine, FlagUse},
-        location::Location,
-        tree::{Kind, Tree},
-        version::Version,
-    },
-    ConfigFile, ConfigFileState, Configuration, check,
-    document::{self, Node, Value},
-    merge,
-};
+use super::document::{self, Node, Value};
+use super::{ConfigFile, ConfigFileState, Configuration, check, merge};
+use crate::kubelet::flags::{CommandLine, FlagUse};
+use crate::kubelet::location::Location;
+use crate::kubelet::tree::{Kind, Tree};
+use crate::kubelet::version::Version;
 
 /// The most entries of a `--config-dir` that are looked at.
 const MAX_DROP_INS: usize = 2000;

@@ -2,11 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{
-    super::version::Version,
-    document::{Entry, Node, Value},
-    fields::{self, Kind},
-};
+use super::document::{Entry, Node, Value};
+use super::fields::{self, Kind};
+use crate::kubelet::version::Version;
 
 /// What `patch` makes of `target`.
 pub(super) fn patch(target: Option<Node>, patch: Node) -> Node {

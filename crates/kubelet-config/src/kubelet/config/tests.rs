@@ -1,11 +1,9 @@
 use serde_json::json;
 
 use super::*;
-use crate::kubelet::{
-    flags::parse::parse_argv,
-    tree::MemoryTree,
-    version::{Minor, Version},
-};
+use crate::kubelet::flags::parse::parse_argv;
+use crate::kubelet::tree::MemoryTree;
+use crate::kubelet::version::{Minor, Version};
 
 const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 const MAIN: &str = "/var/lib/kubelet/config.yaml";

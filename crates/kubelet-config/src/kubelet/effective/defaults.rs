@@ -4,13 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{
-    super::{
-        config::fields::{FIELDS, Field, FieldDefault, Kind},
-        version::Version,
-    },
-    Effective, From,
-};
+use super::{Effective, From};
+use crate::kubelet::config::fields::{FIELDS, Field, FieldDefault, Kind};
+use crate::kubelet::version::Version;
 
 /// Values that older releases had by default: up to which one, field, value. From the change logs of 1.27
 /// (kubernetes/kubernetes#116121) and 1.35 (#134298), and from the feature gates of `pkg/features/kube_features.go` 1.36.3, and `defaults.go` 1.37.2.

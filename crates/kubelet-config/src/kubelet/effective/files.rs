@@ -2,19 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::{
-    super::{
-        config::{
-            Configuration,
-            document::{Entry, Node, Value as Written},
-            fields::{FIELDS, Field, FieldDefault, Kind},
-        },
-        duration,
-        flags::duration_nanos,
-        version::Version,
-    },
-    Effective, From, Settings, defaults,
-};
+use super::{Effective, From, Settings, defaults};
+use crate::kubelet::config::Configuration;
+use crate::kubelet::config::document::{Entry, Node, Value as Written};
+use crate::kubelet::config::fields::{FIELDS, Field, FieldDefault, Kind};
+use crate::kubelet::duration;
+use crate::kubelet::flags::duration_nanos;
+use crate::kubelet::version::Version;
 
 const EVICTION_HARD: &str = "evictionHard";
 

@@ -5,13 +5,9 @@ use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Value, json};
 
-use super::{
-    super::{
-        flags::{CommandLine, FlagUse, Repeat, ValueKind},
-        version::Version,
-    },
-    Effective, From, Settings,
-};
+use super::{Effective, From, Settings};
+use crate::kubelet::flags::{CommandLine, FlagUse, Repeat, ValueKind};
+use crate::kubelet::version::Version;
 
 /// Lays the flags' values over the rest. A value that the kubelet refuses, and a flag that it does not know, set nothing.
 pub(super) fn lay_over(settings: &mut Settings, line: &CommandLine, version: Option<&Version>) {

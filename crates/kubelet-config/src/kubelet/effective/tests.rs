@@ -1,7 +1,10 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::kubelet::{config, flags::parse::parse_argv, tree::MemoryTree, version::Version};
+use crate::kubelet::config;
+use crate::kubelet::flags::parse::parse_argv;
+use crate::kubelet::tree::MemoryTree;
+use crate::kubelet::version::Version;
 
 mod hosts;
 

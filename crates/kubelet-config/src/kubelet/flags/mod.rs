@@ -10,7 +10,8 @@ pub(super) use number::parse_int;
 pub use number::{duration_nanos, parse_bool};
 pub use value::pairs;
 
-use super::{location::Location, version::Minor};
+use super::location::Location;
+use super::version::Minor;
 
 /// The form that pflag wants of a value; [`ValueKind::takes`] has its rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]

@@ -1,10 +1,9 @@
 //! An argument list, read as pflag reads it (spf13/pflag 1.0.9, `parseArgs`). pflag stops at the first error; this goes
 //! on, so that one run names all of them.
 
-use super::{
-    super::{location::Location, systemd::Arg},
-    CommandLine, FlagSpec, FlagUse, PositionalArg, table,
-};
+use super::{CommandLine, FlagSpec, FlagUse, PositionalArg, table};
+use crate::kubelet::location::Location;
+use crate::kubelet::systemd::Arg;
 
 /// Reads the arguments behind the program's name.
 ///

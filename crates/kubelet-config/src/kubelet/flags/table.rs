@@ -2,12 +2,11 @@
 
 use std::sync::LazyLock;
 
-use serde::{Deserialize, de::value};
+use serde::Deserialize;
+use serde::de::value;
 
-use super::{
-    super::table::{given, minor, rows},
-    FlagSpec, Repeat, ValueKind,
-};
+use super::{FlagSpec, Repeat, ValueKind};
+use crate::kubelet::table::{given, minor, rows};
 
 const TEXT: &str = include_str!("flags.txt");
 

@@ -4,10 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::{
-    ValueKind,
-    number::{duration_nanos, is_ip, parse_bool, parse_int, parse_level},
-};
+use super::ValueKind;
+use super::number::{duration_nanos, is_ip, parse_bool, parse_int, parse_level};
 use crate::kubelet::{duration, label, quantity};
 
 impl ValueKind {

@@ -8,10 +8,11 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use super::{
-    super::{location::Location, machine::Located, systemd::Arg, text::chars},
-    Oddity,
-};
+use super::Oddity;
+use crate::kubelet::location::Location;
+use crate::kubelet::machine::Located;
+use crate::kubelet::systemd::Arg;
+use crate::kubelet::text::chars;
 
 pub(super) use bash::split as bash;
 

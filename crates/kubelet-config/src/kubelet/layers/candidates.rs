@@ -1,11 +1,10 @@
 //! Which units of a tree could run a kubelet.
 
-use std::{collections::BTreeSet, path::Path};
+use std::collections::BTreeSet;
+use std::path::Path;
 
-use super::super::{
-    systemd::SEARCH_PATH,
-    tree::{Kind, Tree},
-};
+use crate::kubelet::systemd::SEARCH_PATH;
+use crate::kubelet::tree::{Kind, Tree};
 
 /// The names under which a kubelet is usually started, the likeliest first.
 const NAMES: [&str; 8] = [

@@ -1,15 +1,11 @@
 //! Where in a unit's argument list the kubelet begins: behind wrappers that hand their words on, in a distribution's
 //! program, or nowhere that can be seen.
 
-use super::{
-    super::{
-        machine::Located,
-        systemd::{Arg, Unit},
-        text::shortened,
-        tree::Tree,
-    },
-    Launcher,
-};
+use super::Launcher;
+use crate::kubelet::machine::Located;
+use crate::kubelet::systemd::{Arg, Unit};
+use crate::kubelet::text::shortened;
+use crate::kubelet::tree::Tree;
 
 /// What an argument list starts.
 #[derive(Debug, PartialEq, Eq)]

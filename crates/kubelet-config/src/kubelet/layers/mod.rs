@@ -13,14 +13,12 @@ mod tests;
 
 use serde_json::Value;
 
-use super::{
-    effective::{Effective, From as Origin, Settings},
-    location::Location,
-    machine::Located,
-    systemd::{Arg, Unit},
-    tree::Tree,
-    version::{Minor, Version},
-};
+use super::effective::{Effective, From as Origin, Settings};
+use super::location::Location;
+use super::machine::Located;
+use super::systemd::{Arg, Unit};
+use super::tree::Tree;
+use super::version::{Minor, Version};
 
 pub use candidates::candidate_units;
 

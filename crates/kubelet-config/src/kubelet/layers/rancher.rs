@@ -7,14 +7,10 @@ mod options;
 mod tests;
 mod words;
 
-use super::{
-    super::{
-        machine::{self, Located},
-        systemd::{Arg, Origin, Unit},
-        tree::Tree,
-    },
-    KubeletCommand, Launcher,
-};
+use super::{KubeletCommand, Launcher};
+use crate::kubelet::machine::{self, Located};
+use crate::kubelet::systemd::{Arg, Origin, Unit};
+use crate::kubelet::tree::Tree;
 
 /// Which of the four: `k3s agent`, `k3s server`, `rke2 agent`, `rke2 server`.
 #[derive(Debug, Clone, Copy)]

@@ -3,15 +3,11 @@
 
 use std::path::Path;
 
-use super::{
-    super::{
-        location::Location,
-        systemd::{Arg, Unit},
-        tree::Tree,
-    },
-    KubeletCommand, Launcher,
-    args_file::{self, Environment, Split},
-};
+use super::args_file::{self, Environment, Split};
+use super::{KubeletCommand, Launcher};
+use crate::kubelet::location::Location;
+use crate::kubelet::systemd::{Arg, Unit};
+use crate::kubelet::tree::Tree;
 
 /// `MicroK8s`. `first` is where kubelite's own words begin, if the unit runs it without the snap's wrapper.
 pub(super) fn microk8s(tree: &dyn Tree, unit: &Unit, first: Option<usize>) -> KubeletCommand {

@@ -3,10 +3,8 @@ mod hosts;
 use proptest::prelude::*;
 
 use super::*;
-use crate::kubelet::{
-    systemd::{Manager, resolve_unit},
-    tree::MemoryTree,
-};
+use crate::kubelet::systemd::{Manager, resolve_unit};
+use crate::kubelet::tree::MemoryTree;
 
 fn unit(exec: &str) -> MemoryTree {
     MemoryTree::new().file("/etc/systemd/system/kubelet.service", format!("[Service]\nExecStart={exec}\n"))

@@ -1,9 +1,12 @@
 //! Dates and name of a certificate in PEM, and nothing else of the file, which may hold the key as well.
 
-use base64::{Engine, prelude::BASE64_STANDARD};
-use x509_parser::{certificate::X509Certificate, pem::Pem};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::pem::Pem;
 
-use super::{super::location::Location, Certificate};
+use super::Certificate;
+use crate::kubelet::location::Location;
 
 /// How many certificates of a file are read.
 const MAX_CERTIFICATES: usize = 32;

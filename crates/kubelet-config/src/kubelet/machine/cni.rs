@@ -4,10 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::{
-    super::tree::{Kind, Tree},
-    Runtime,
-};
+use super::Runtime;
+use crate::kubelet::tree::{Kind, Tree};
 
 /// Where both runtimes look if their configuration names no other folder.
 const DEFAULT_FOLDER: &str = "/etc/cni/net.d";

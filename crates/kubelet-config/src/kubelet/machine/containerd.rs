@@ -1,18 +1,16 @@
 //! containerd's configuration: the main file, its imports, the versions of its schema. Checked against containerd's
 //! `cmd/containerd/server/config` (1.7 and 2.x).
 
-use std::{
-    collections::{BTreeSet, VecDeque},
-    path::{Path, PathBuf},
-};
+use std::collections::{BTreeSet, VecDeque};
+use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 
-use super::{
-    super::{location::Location, systemd::glob, tree::Tree},
-    Located, Runtime,
-    toml_file::{self, TomlFile, table},
-};
+use super::toml_file::{self, TomlFile, table};
+use super::{Located, Runtime};
+use crate::kubelet::location::Location;
+use crate::kubelet::systemd::glob;
+use crate::kubelet::tree::Tree;
 
 /// The file that containerd reads if no other is named.
 pub(super) const DEFAULT_CONFIG: &str = "/etc/containerd/config.toml";

@@ -3,16 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{
-    super::{
-        config::document::{Node, Value, parse},
-        effective::Settings,
-        location::Location,
-        tree::Tree,
-    },
-    Certificate, ClientCredential, FileState, Kubeconfig, MAX_FILE_BYTES,
-    certificate::{of_data, of_pem},
-};
+use super::certificate::{of_data, of_pem};
+use super::{Certificate, ClientCredential, FileState, Kubeconfig, MAX_FILE_BYTES};
+use crate::kubelet::config::document::{Node, Value, parse};
+use crate::kubelet::effective::Settings;
+use crate::kubelet::location::Location;
+use crate::kubelet::tree::Tree;
 
 /// Where the kubelet keeps its certificates if `--cert-dir` names no other folder.
 const DEFAULT_CERT_DIR: &str = "/var/lib/kubelet/pki";

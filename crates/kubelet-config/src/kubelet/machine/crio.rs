@@ -2,14 +2,10 @@
 
 use std::path::Path;
 
-use super::{
-    super::{
-        location::Location,
-        tree::{Kind, Tree},
-    },
-    Located, Runtime, RuntimeKind,
-    toml_file::{self, TomlFile},
-};
+use super::toml_file::{self, TomlFile};
+use super::{Located, Runtime, RuntimeKind};
+use crate::kubelet::location::Location;
+use crate::kubelet::tree::{Kind, Tree};
 
 /// The file that CRI-O reads if no other is named.
 pub(super) const DEFAULT_CONFIG: &str = "/etc/crio/crio.conf";

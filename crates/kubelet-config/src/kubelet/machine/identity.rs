@@ -2,16 +2,12 @@
 
 use std::path::Path;
 
-use super::{
-    super::{
-        location::Location,
-        systemd::Unit,
-        text::{numbered, small, word},
-        tree::Tree,
-        version::Version,
-    },
-    Located, Packages,
-};
+use super::{Located, Packages};
+use crate::kubelet::location::Location;
+use crate::kubelet::systemd::Unit;
+use crate::kubelet::text::{numbered, small, word};
+use crate::kubelet::tree::Tree;
+use crate::kubelet::version::Version;
 
 /// The host's name, where the caller gives it, else that in `/etc/hostname`: its first line that is neither empty nor a
 /// comment, hostname(5).
@@ -80,10 +76,8 @@ fn snap(tree: &dyn Tree, path: &str) -> Option<Located<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kubelet::{
-        systemd::{Arg, Manager, resolve_unit},
-        tree::MemoryTree,
-    };
+    use crate::kubelet::systemd::{Arg, Manager, resolve_unit};
+    use crate::kubelet::tree::MemoryTree;
 
     fn unit(name: &str, program: &str) -> Unit {
         let mut unit = resolve_unit(&MemoryTree::new(), name, &Manager::default());

@@ -1,16 +1,13 @@
 //! Memory, swap, settings and cgroups, as the kernel shows them.
 
-use std::{collections::BTreeMap, path::Path};
+use std::collections::BTreeMap;
+use std::path::Path;
 
-use super::{
-    super::{
-        effective::Settings,
-        location::Location,
-        text::{first_word, numbered, small, word},
-        tree::Tree,
-    },
-    Kernel, Located, Swap,
-};
+use super::{Kernel, Located, Swap};
+use crate::kubelet::effective::Settings;
+use crate::kubelet::location::Location;
+use crate::kubelet::text::{first_word, numbered, small, word};
+use crate::kubelet::tree::Tree;
 
 /// `MemTotal` of `/proc/meminfo`, in bytes.
 fn memory(tree: &dyn Tree) -> Option<Located<u64>> {
@@ -126,7 +123,8 @@ const MAX_LEVELS: usize = 16;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kubelet::{machine::tests::settings, tree::MemoryTree};
+    use crate::kubelet::machine::tests::settings;
+    use crate::kubelet::tree::MemoryTree;
 
     #[test]
     fn a_setting_of_the_kernel_knows_its_file() {

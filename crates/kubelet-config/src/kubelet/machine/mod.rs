@@ -16,12 +16,15 @@ mod state_files;
 mod toml_file;
 mod trusted;
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
-use super::{effective::Settings, flags::CommandLine, location::Location, systemd::Unit, tree::Tree, version::Version};
+use super::effective::Settings;
+use super::flags::CommandLine;
+use super::location::Location;
+use super::systemd::Unit;
+use super::tree::Tree;
+use super::version::Version;
 
 pub use credentials::of_running;
 pub use identity::{hostname, kubelet_version};

@@ -2,15 +2,11 @@
 
 use std::path::Path;
 
-use super::{
-    super::{
-        effective::Settings,
-        location::Location,
-        text::{numbered, word},
-        tree::Tree,
-    },
-    FileState, Located,
-};
+use super::{FileState, Located};
+use crate::kubelet::effective::Settings;
+use crate::kubelet::location::Location;
+use crate::kubelet::text::{numbered, word};
+use crate::kubelet::tree::Tree;
 
 /// How many name servers are kept: libc takes three.
 const MAX_SERVERS: usize = 16;
@@ -51,7 +47,8 @@ fn stub(tree: &dyn Tree, path: &str) -> Option<Located<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kubelet::{machine::tests::settings, tree::MemoryTree};
+    use crate::kubelet::machine::tests::settings;
+    use crate::kubelet::tree::MemoryTree;
 
     fn of(tree: &MemoryTree) -> FileState<Vec<Located<String>>> {
         read(tree, &settings(&[("resolvConf", "/etc/resolv.conf")]))

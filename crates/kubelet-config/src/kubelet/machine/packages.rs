@@ -1,12 +1,13 @@
 //! Versions of installed Debian packages, from dpkg's status file. (An RPM database is no text; there the versions
 //! come from the caller.)
 
-use std::{collections::BTreeMap, path::Path};
+use std::collections::BTreeMap;
+use std::path::Path;
 
-use super::{
-    super::{location::Location, text, tree::Tree},
-    Located,
-};
+use super::Located;
+use crate::kubelet::location::Location;
+use crate::kubelet::text;
+use crate::kubelet::tree::Tree;
 
 const STATUS: &str = "/var/lib/dpkg/status";
 

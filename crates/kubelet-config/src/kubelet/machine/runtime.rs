@@ -2,15 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{
-    super::{
-        effective::Settings,
-        endpoint::{self, DEFAULT_ENDPOINT},
-        systemd::{self, LoadState, Manager, Unit},
-        tree::{Kind, Tree},
-    },
-    Cri, Known, Runtime, Socket, containerd, crio,
-};
+use super::{Cri, Known, Runtime, Socket, containerd, crio};
+use crate::kubelet::effective::Settings;
+use crate::kubelet::endpoint::{self, DEFAULT_ENDPOINT};
+use crate::kubelet::systemd::{self, LoadState, Manager, Unit};
+use crate::kubelet::tree::{Kind, Tree};
 
 /// Sockets of the runtimes that nodes have.
 const SOCKETS: &[&str] = &[
@@ -126,10 +122,9 @@ fn bundled(tree: &dyn Tree, settings: &Settings, socket: &str) -> Option<PathBuf
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kubelet::{
-        machine::{RuntimeKind, tests::settings},
-        tree::MemoryTree,
-    };
+    use crate::kubelet::machine::RuntimeKind;
+    use crate::kubelet::machine::tests::settings;
+    use crate::kubelet::tree::MemoryTree;
 
     fn endpoint(endpoint: &str) -> Settings {
         settings(&[("containerRuntimeEndpoint", endpoint), ("--kubeconfig", "/data/k3s/agent/kubelet.kubeconfig")])

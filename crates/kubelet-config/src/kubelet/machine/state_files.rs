@@ -1,11 +1,13 @@
 //! The files in which the kubelet's CPU and memory managers keep their state over restarts.
 
-use std::{collections::BTreeMap, path::Path};
+use std::collections::BTreeMap;
+use std::path::Path;
 
-use super::{
-    super::{effective::Settings, location::Location, text, tree::Tree},
-    Located,
-};
+use super::Located;
+use crate::kubelet::effective::Settings;
+use crate::kubelet::location::Location;
+use crate::kubelet::text;
+use crate::kubelet::tree::Tree;
 
 /// The setting of a manager's policy, and the manager's file below `--root-dir`.
 const FILES: [(&str, &str); 2] =

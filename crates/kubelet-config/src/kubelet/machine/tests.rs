@@ -1,9 +1,7 @@
 use super::*;
-use crate::kubelet::{
-    effective::{Effective, From},
-    systemd::{Manager, resolve_unit},
-    tree::MemoryTree,
-};
+use crate::kubelet::effective::{Effective, From};
+use crate::kubelet::systemd::{Manager, resolve_unit};
+use crate::kubelet::tree::MemoryTree;
 
 /// Settings, each as if it were a default.
 pub(super) fn settings<T: Clone + Into<serde_json::Value>>(pairs: &[(&str, T)]) -> Settings {

@@ -1,20 +1,15 @@
 //! TOML with the places of its values, as the container runtimes' configuration has it.
 
-use std::{ops::Range, path::Path};
+use std::ops::Range;
+use std::path::Path;
 
-use toml::{
-    Spanned,
-    de::{DeTable, DeValue},
-};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
-use super::{
-    super::{
-        location::Location,
-        text,
-        tree::{Tree, Unreadable},
-    },
-    Located,
-};
+use super::Located;
+use crate::kubelet::location::Location;
+use crate::kubelet::text;
+use crate::kubelet::tree::{Tree, Unreadable};
 
 /// The most that is read of a runtime's configuration file; they have a few KiB.
 const MAX_BYTES: usize = 1 << 20;

@@ -1,22 +1,16 @@
 //! The files that systemd or the kubelet trusts: who may write them, or read them, may run commands as root or act as
 //! the node.
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
-use super::{
-    super::{
-        effective::Settings,
-        flags::CommandLine,
-        location::Location,
-        systemd::{EnvFileState, Unit},
-        tree::{Kind, Tree},
-    },
-    FileState, Kubeconfig, TrustedFile,
-    credentials::cert_dir,
-};
+use super::credentials::cert_dir;
+use super::{FileState, Kubeconfig, TrustedFile};
+use crate::kubelet::effective::Settings;
+use crate::kubelet::flags::CommandLine;
+use crate::kubelet::location::Location;
+use crate::kubelet::systemd::{EnvFileState, Unit};
+use crate::kubelet::tree::{Kind, Tree};
 
 /// How many files are listed: a unit with more drop-ins than that has other problems.
 const MAX_FILES: usize = 1000;

@@ -1,10 +1,14 @@
 //! What systemd knows by itself: the values of specifiers, and the variables that it sets for every service;
 //! systemd.unit(5), "SPECIFIERS", and systemd.exec(5), "ENVIRONMENT VARIABLES SET OR PROPAGATED BY THE SERVICE MANAGER".
 
-use std::{collections::BTreeMap, os::unix::ffi::OsStrExt, path::Path};
+use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
-use super::{Assignment, Manager, Setting, Source, env_file, names, specifiers::Specifiers};
-use crate::kubelet::{location::Location, tree::Tree};
+use super::specifiers::Specifiers;
+use super::{Assignment, Manager, Setting, Source, env_file, names};
+use crate::kubelet::location::Location;
+use crate::kubelet::tree::Tree;
 
 type Settings = BTreeMap<(String, String), Setting>;
 

@@ -1,22 +1,16 @@
 //! Drop-ins: which files are read, in which order, and which look as if they were; systemd.unit(5), and
 //! `src/shared/dropin.c`.
 
-use std::{
-    collections::BTreeMap,
-    ffi::{OsStr, OsString},
-    os::unix::ffi::OsStrExt,
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
-use super::{
-    Event, EventKind, Events, NotADropIn, names,
-    paths::{Look, look},
-    source::bounded,
-};
-use crate::kubelet::{
-    location::Location,
-    tree::{Kind, Tree},
-};
+use super::paths::{Look, look};
+use super::source::bounded;
+use super::{Event, EventKind, Events, NotADropIn, names};
+use crate::kubelet::location::Location;
+use crate::kubelet::tree::{Kind, Tree};
 
 /// The most drop-ins of one unit.
 const MAX_DROP_INS: usize = 2000;

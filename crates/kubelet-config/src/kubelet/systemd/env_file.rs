@@ -1,11 +1,9 @@
 //! The files of `EnvironmentFile=`: systemd.exec(5), and the automaton of `src/basic/env-file.c`, whose corners the page
 //! leaves open. No shell reads these files: nothing is expanded, and `export` is a part of a name.
 
-use super::{
-    Assignment, Event, EventKind, Source,
-    source::{Mapped, SourceFile, is_utf8, to_u32},
-    syntax::event,
-};
+use super::source::{Mapped, SourceFile, is_utf8, to_u32};
+use super::syntax::event;
+use super::{Assignment, Event, EventKind, Source};
 use crate::kubelet::location::Location;
 
 /// What systemd makes of an environment file.

@@ -1,25 +1,19 @@
 //! The environment of a service: `Environment=`, `EnvironmentFile=`, `PassEnvironment=`, `UnsetEnvironment=`, and which
 //! assignment counts; systemd.exec(5), "ENVIRONMENT".
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
-use super::{
-    Assignment, EnvFile, EnvFileState, Event, EventKind, Events, Manager, Source,
-    env_file::{self, ParsedEnvFile},
-    exec::{Context, simplified},
-    glob::glob,
-    paths::{Look, look},
-    source::{Mapped, is_utf8},
-    syntax::event,
-    words::{Flags, next_word},
-};
-use crate::kubelet::{
-    location::Location,
-    tree::{Tree, Unreadable},
-};
+use super::env_file::{self, ParsedEnvFile};
+use super::exec::{Context, simplified};
+use super::glob::glob;
+use super::paths::{Look, look};
+use super::source::{Mapped, is_utf8};
+use super::syntax::event;
+use super::words::{Flags, next_word};
+use super::{Assignment, EnvFile, EnvFileState, Event, EventKind, Events, Manager, Source};
+use crate::kubelet::location::Location;
+use crate::kubelet::tree::{Tree, Unreadable};
 
 /// The most assignments of one unit, its files not counted.
 const MAX_ASSIGNMENTS: usize = 20_000;

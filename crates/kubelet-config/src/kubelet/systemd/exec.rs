@@ -1,13 +1,11 @@
 //! `ExecStart=` and its like: prefixes and words; systemd.service(5), "COMMAND LINES".
 
-use super::{
-    super::location::Location,
-    Event, EventKind, Events, Exec, ExecWord,
-    source::{Mapped, SourceFile, is_blank},
-    specifiers::Specifiers,
-    syntax::{ParseAbort, event},
-    words::{Flags, Split, next_word_lenient},
-};
+use super::source::{Mapped, SourceFile, is_blank};
+use super::specifiers::Specifiers;
+use super::syntax::{ParseAbort, event};
+use super::words::{Flags, Split, next_word_lenient};
+use super::{Event, EventKind, Events, Exec, ExecWord};
+use crate::kubelet::location::Location;
 
 /// The most words of one command.
 pub(super) const MAX_WORDS: usize = 100_000;

@@ -3,14 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use super::{
-    super::location::Location,
-    Arg, Assignment, EventKind, Events, Exec, ExecWord, Origin,
-    exec::MAX_WORDS,
-    source::Mapped,
-    syntax::event,
-    words::{Flags, Split, next_word},
-};
+use super::exec::MAX_WORDS;
+use super::source::Mapped;
+use super::syntax::event;
+use super::words::{Flags, Split, next_word};
+use super::{Arg, Assignment, EventKind, Events, Exec, ExecWord, Origin};
+use crate::kubelet::location::Location;
 
 /// What the kernel takes for arguments and environment together, at the usual limit of the stack (execve(2)).
 const MAX_ARGV_BYTES: usize = 2 << 20;

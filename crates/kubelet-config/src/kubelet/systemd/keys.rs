@@ -1,7 +1,8 @@
 //! The settings that systemd knows in a service's file (`keys.txt`), so that a mistyped one can be distinguished from one that is
 //! ignored here. Which version a host runs is not always known, and a setting of a later one is no typing error.
 
-use std::{collections::HashSet, sync::LazyLock};
+use std::collections::HashSet;
+use std::sync::LazyLock;
 
 /// Section and key of each.
 static KEYS: LazyLock<HashSet<(&str, &str)>> = LazyLock::new(|| {

@@ -1,23 +1,21 @@
 //! From a unit's name to what systemd would run: fragment, drop-ins, lists, environment, argument list.
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
+use super::environment::{self, Lists};
+use super::exec::{self, Context};
+use super::names::{self, NameKind};
+use super::paths::{self, Found, Index, Look, look};
+use super::source::{SourceFile, bounded};
+use super::specifiers::Specifiers;
+use super::syntax::{self, Pair, ParseAbort, event};
 use super::{
-    Assignment, EventKind, Events, Exec, LoadState, Manager, Setting, Unit, Variable, builtin, dropins,
-    environment::{self, Lists},
-    exec::{self, Context},
-    expand, keys,
-    names::{self, NameKind},
-    paths::{self, Found, Index, Look, look},
-    source::{SourceFile, bounded},
-    specifiers::Specifiers,
-    syntax::{self, Pair, ParseAbort, event},
+    Assignment, EventKind, Events, Exec, LoadState, Manager, Setting, Unit, Variable, builtin, dropins, expand, keys,
     verify,
 };
-use crate::kubelet::{location::Location, tree::Tree};
+use crate::kubelet::location::Location;
+use crate::kubelet::tree::Tree;
 
 /// Settings that add up instead of replacing each other, and cannot be reset.
 const DEPENDENCIES: [&str; 9] =

@@ -21,7 +21,8 @@ mod words;
 
 pub use paths::SEARCH_PATH;
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use events::Events;
 pub use events::{Event, EventKind, NotADropIn};

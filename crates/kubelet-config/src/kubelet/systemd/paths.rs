@@ -1,10 +1,8 @@
 //! Where a unit's file is, and which other names lead to it; systemd.unit(5), "UNIT FILE LOAD PATH", and
 //! `src/basic/unit-file.c` for aliases.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::{Component, Path, PathBuf},
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Component, Path, PathBuf};
 
 use super::names::{self, NameKind};
 use crate::kubelet::tree::{Kind, Tree, Unreadable};

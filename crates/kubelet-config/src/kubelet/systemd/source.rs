@@ -1,6 +1,7 @@
 //! A file's bytes with the place of each, and text cut from it that keeps the places of its bytes.
 
-use std::{ops::Range, path::Path};
+use std::ops::Range;
+use std::path::Path;
 
 use crate::kubelet::location::Location;
 

@@ -1,10 +1,8 @@
 //! The lines of a unit file: sections, assignments, comments, continuations; systemd.syntax(7), and
 //! `src/shared/conf-parser.c` for what the page leaves open.
 
-use super::{
-    Event, EventKind, Events,
-    source::{Mapped, SourceFile, bounded, is_blank, is_utf8, to_u32},
-};
+use super::source::{Mapped, SourceFile, bounded, is_blank, is_utf8, to_u32};
+use super::{Event, EventKind, Events};
 use crate::kubelet::location::Location;
 
 /// The longest line that systemd reads, continued lines counted together.

@@ -1,13 +1,12 @@
 //! What systemd says against a service as a whole (`service_verify()` in `src/core/service.c`), and against single
 //! settings that spoil a unit.
 
-use std::{collections::BTreeMap, path::Path};
+use std::collections::BTreeMap;
+use std::path::Path;
 
-use super::{
-    Exec, LoadState, Setting,
-    exec::Context,
-    syntax::{Pair, ParseAbort},
-};
+use super::exec::Context;
+use super::syntax::{Pair, ParseAbort};
+use super::{Exec, LoadState, Setting};
 use crate::kubelet::location::Location;
 
 type Settings = BTreeMap<(String, String), Setting>;

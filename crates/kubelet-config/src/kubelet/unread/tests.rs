@@ -1,8 +1,6 @@
 use super::*;
-use crate::kubelet::{
-    systemd::{Manager, resolve_unit},
-    tree::MemoryTree,
-};
+use crate::kubelet::systemd::{Manager, resolve_unit};
+use crate::kubelet::tree::MemoryTree;
 
 /// A unit that reads `/etc/default/kubelet` alone.
 fn host() -> MemoryTree {

@@ -1,18 +1,13 @@
 //! CL006: the address that the kubelet gives its Node.
 
-use std::{
-    collections::BTreeSet,
-    net::{IpAddr, Ipv4Addr},
-};
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr};
 
 use super::external;
-use crate::{
-    kubelet::{
-        snapshot::{Lifecycle, Snapshot},
-        version::Minor,
-    },
-    rules::{Finding, Report, Severity, at, at::shortened},
-};
+use crate::kubelet::snapshot::{Lifecycle, Snapshot};
+use crate::kubelet::version::Minor;
+use crate::rules::at::shortened;
+use crate::rules::{Finding, Report, Severity, at};
 
 pub(in crate::rules) fn node_ip(snapshot: &Snapshot, report: &mut Report) {
     let used = snapshot.flags.last("node-ip");

@@ -1,14 +1,11 @@
 //! CL005: the providerID that the kubelet gives its Node.
 
 use super::api;
-use crate::{
-    edit::Change,
-    kubelet::{
-        location::Location,
-        snapshot::{Lifecycle, Snapshot},
-    },
-    rules::{Finding, Report, Severity, at, at::shortened},
-};
+use crate::edit::Change;
+use crate::kubelet::location::Location;
+use crate::kubelet::snapshot::{Lifecycle, Snapshot};
+use crate::rules::at::shortened;
+use crate::rules::{Finding, Report, Severity, at};
 
 /// The providerID that the kubelet gives its Node, and where it says so.
 pub(super) fn given_provider_id(snapshot: &Snapshot) -> Option<(String, Location)> {

@@ -1,19 +1,13 @@
 //! Each rule fires, and stays silent where it must.
 
-use super::super::{
-    Finding, Report, Severity, lint,
-    tests::support::{found, kubeadm},
-};
-use crate::{
-    fix::plan,
-    kubelet::{
-        location::Location,
-        machine::{Certificate, ClientCredential, FileState, Kubeconfig},
-        resolve::{Inputs, Overrides, resolve},
-        snapshot::{CloudFacts, ClusterFacts, Intent, Lifecycle, Snapshot},
-        tree::MemoryTree,
-    },
-};
+use crate::fix::plan;
+use crate::kubelet::location::Location;
+use crate::kubelet::machine::{Certificate, ClientCredential, FileState, Kubeconfig};
+use crate::kubelet::resolve::{Inputs, Overrides, resolve};
+use crate::kubelet::snapshot::{CloudFacts, ClusterFacts, Intent, Lifecycle, Snapshot};
+use crate::kubelet::tree::MemoryTree;
+use crate::rules::tests::support::{found, kubeadm};
+use crate::rules::{Finding, Report, Severity, lint};
 
 const ENV: &str = "/etc/default/kubelet";
 /// What cloud-init has written on a server of Hetzner and on an instance of AWS.

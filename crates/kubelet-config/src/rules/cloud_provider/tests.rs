@@ -1,11 +1,7 @@
-use crate::{
-    kubelet::{
-        resolve::Inputs,
-        snapshot::{CloudFacts, ClusterFacts, Intent, Process},
-        tree::MemoryTree,
-    },
-    rules::tests::support::{external, findings_with, fixed_files, found, kubeadm},
-};
+use crate::kubelet::resolve::Inputs;
+use crate::kubelet::snapshot::{CloudFacts, ClusterFacts, Intent, Process};
+use crate::kubelet::tree::MemoryTree;
+use crate::rules::tests::support::{external, findings_with, fixed_files, found, kubeadm};
 
 const OWN: &str = "/etc/systemd/system/kubelet.service.d/20-cloud.conf";
 const LINE: &str = "[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--cloud-provider=external\"\n";

@@ -1,15 +1,11 @@
 //! Edits of a configuration file, which is YAML or JSON: both are edited a line at a time.
 
 use super::are_written_by_distribution;
-use crate::{
-    edit::{Change, Edit},
-    kubelet::{
-        config::document::{Entry, Node, Value},
-        location::Location,
-        snapshot::Snapshot,
-    },
-    rules::{Report, cloud},
-};
+use crate::edit::{Change, Edit};
+use crate::kubelet::config::document::{Entry, Node, Value};
+use crate::kubelet::location::Location;
+use crate::kubelet::snapshot::Snapshot;
+use crate::rules::{Report, cloud};
 
 /// Takes back the edits of files that something else writes, and those that would change or delete more than the
 /// finding names.

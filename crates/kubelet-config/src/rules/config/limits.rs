@@ -5,11 +5,12 @@
 //! here. The kubelet 1.36.3 refused each of these; a soft threshold without grace period it refuses later, in
 //! `pkg/kubelet/eviction/helpers.go`.
 
-use super::{
-    super::{Finding, Report, Severity, settings},
-    restart,
-};
-use crate::kubelet::{flags::duration_nanos, snapshot::Snapshot, table::rows, text::shortened};
+use super::restart;
+use crate::kubelet::flags::duration_nanos;
+use crate::kubelet::snapshot::Snapshot;
+use crate::kubelet::table::rows;
+use crate::kubelet::text::shortened;
+use crate::rules::{Finding, Report, Severity, settings};
 
 /// What the kubelet takes for each setting, `0..100` or `one|other`.
 pub(super) const LIMITS: &str = include_str!("limits.txt");

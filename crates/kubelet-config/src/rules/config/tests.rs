@@ -1,7 +1,8 @@
-use crate::{
-    kubelet::{config::fields::Kind, resolve::Inputs, snapshot::Lifecycle, tree::MemoryTree},
-    rules::tests::support::{DROP_IN, carets, findings_with, fixed, found, kubeadm},
-};
+use crate::kubelet::config::fields::Kind;
+use crate::kubelet::resolve::Inputs;
+use crate::kubelet::snapshot::Lifecycle;
+use crate::kubelet::tree::MemoryTree;
+use crate::rules::tests::support::{DROP_IN, carets, findings_with, fixed, found, kubeadm};
 
 const CONFIG: &str = "/var/lib/kubelet/config.yaml";
 const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";

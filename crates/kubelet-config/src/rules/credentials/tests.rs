@@ -1,25 +1,15 @@
 use std::path::Path;
 
-use super::{
-    super::{
-        lint,
-        tests::{
-            hosts,
-            support::{findings_with, found, kubeadm, says, with_settings},
-        },
-    },
-    *,
-};
-use crate::{
-    fix::plan,
-    kubelet::{
-        config::{ConfigFile, ConfigFileState, UnknownField},
-        effective::From,
-        resolve::{Inputs, Overrides, resolve},
-        snapshot::Process,
-        tree::Tree,
-    },
-};
+use super::*;
+use crate::fix::plan;
+use crate::kubelet::config::{ConfigFile, ConfigFileState, UnknownField};
+use crate::kubelet::effective::From;
+use crate::kubelet::resolve::{Inputs, Overrides, resolve};
+use crate::kubelet::snapshot::Process;
+use crate::kubelet::tree::Tree;
+use crate::rules::lint;
+use crate::rules::tests::hosts;
+use crate::rules::tests::support::{findings_with, found, kubeadm, says, with_settings};
 
 const KUBECONFIG: &str = "/etc/kubernetes/kubelet.conf";
 const BOOTSTRAP: &str = "/etc/kubernetes/bootstrap-kubelet.conf";

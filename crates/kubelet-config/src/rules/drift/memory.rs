@@ -1,19 +1,13 @@
 //! The unit on disk beside the unit in systemd's memory, as D-Bus tells of it.
 
-use std::{
-    borrow::Cow,
-    collections::{BTreeMap, BTreeSet},
-};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Differences;
-use crate::{
-    kubelet::{
-        location::Location,
-        snapshot::{Loaded, Snapshot},
-        systemd::{Assignment, Exec, Source, Unit},
-    },
-    rules::lost::{quoted, shown_value},
-};
+use crate::kubelet::location::Location;
+use crate::kubelet::snapshot::{Loaded, Snapshot};
+use crate::kubelet::systemd::{Assignment, Exec, Source, Unit};
+use crate::rules::lost::{quoted, shown_value};
 
 /// A path without the `/usr` before `/lib`: on most hosts they are one folder.
 pub(super) fn one_usr(path: &str) -> &str {

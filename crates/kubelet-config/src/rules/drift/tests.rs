@@ -1,12 +1,8 @@
-use crate::{
-    kubelet::{
-        resolve::{Inputs, resolve},
-        snapshot::{Intent, Loaded, Process},
-        systemd::Source,
-        tree::MemoryTree,
-    },
-    rules::tests::support::{DROP_IN, external, findings_with, found, kubeadm},
-};
+use crate::kubelet::resolve::{Inputs, resolve};
+use crate::kubelet::snapshot::{Intent, Loaded, Process};
+use crate::kubelet::systemd::Source;
+use crate::kubelet::tree::MemoryTree;
+use crate::rules::tests::support::{DROP_IN, external, findings_with, found, kubeadm};
 
 const ENV: &str = "/etc/default/kubelet";
 const OWN: &str = "/etc/systemd/system/kubelet.service.d/20-cloud.conf";

@@ -1,7 +1,5 @@
-use crate::{
-    kubelet::resolve::Inputs,
-    rules::tests::support::{external, fixed_files, found, kubeadm, lost},
-};
+use crate::kubelet::resolve::Inputs;
+use crate::rules::tests::support::{external, fixed_files, found, kubeadm, lost};
 
 const ENV: &str = "/etc/default/kubelet";
 const OWN: &str = "/etc/systemd/system/kubelet.service.d/20-own.conf";

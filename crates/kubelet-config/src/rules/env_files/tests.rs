@@ -1,16 +1,10 @@
-use crate::{
-    kubelet::{
-        location::Location,
-        resolve::{Inputs, resolve},
-        snapshot::{Snapshot, UnreadFile},
-        systemd::{Assignment, Source},
-        tree::MemoryTree,
-    },
-    rules::{
-        lint,
-        tests::support::{UNIT, carets, external, findings_with, fixed_files, found, kubeadm, lost},
-    },
-};
+use crate::kubelet::location::Location;
+use crate::kubelet::resolve::{Inputs, resolve};
+use crate::kubelet::snapshot::{Snapshot, UnreadFile};
+use crate::kubelet::systemd::{Assignment, Source};
+use crate::kubelet::tree::MemoryTree;
+use crate::rules::lint;
+use crate::rules::tests::support::{UNIT, carets, external, findings_with, fixed_files, found, kubeadm, lost};
 
 const ENV: &str = "/etc/default/kubelet";
 const OWN: &str = "/etc/systemd/system/kubelet.service.d/20-own.conf";

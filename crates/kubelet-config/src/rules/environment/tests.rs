@@ -1,7 +1,6 @@
-use crate::{
-    kubelet::{resolve::Inputs, snapshot::Intent},
-    rules::tests::support::{DROP_IN, carets, external, findings_with, fixed_files, found, kubeadm, lost},
-};
+use crate::kubelet::resolve::Inputs;
+use crate::kubelet::snapshot::Intent;
+use crate::rules::tests::support::{DROP_IN, carets, external, findings_with, fixed_files, found, kubeadm, lost};
 
 const ENV: &str = "/etc/default/kubelet";
 const OWN: &str = "/etc/systemd/system/kubelet.service.d/20-cloud.conf";

@@ -3,14 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::uses;
-use crate::{
-    kubelet::{
-        flags::{FlagSpec, FlagUse, Repeat, ValueKind, pairs, table},
-        snapshot::Snapshot,
-        text::shortened,
-    },
-    rules::{Finding, Report, Severity, at},
-};
+use crate::kubelet::flags::{FlagSpec, FlagUse, Repeat, ValueKind, pairs, table};
+use crate::kubelet::snapshot::Snapshot;
+use crate::kubelet::text::shortened;
+use crate::rules::{Finding, Report, Severity, at};
 
 pub(in crate::rules) fn duplicate(snapshot: &Snapshot, report: &mut Report) {
     let mut seen: BTreeMap<&str, Vec<&FlagUse>> = BTreeMap::new();

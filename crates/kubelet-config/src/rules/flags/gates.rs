@@ -2,19 +2,15 @@
 //! and of the file together; of a name that both have, the flag's value.
 
 use super::{MAX_FINDINGS, nearest, uses};
-use crate::{
-    edit::Change,
-    kubelet::{
-        config::document::Value,
-        flags::{FlagUse, ValueKind, pairs, parse_bool},
-        gates::{self, GATES, Gate},
-        location::Location,
-        snapshot::Snapshot,
-        text::shortened,
-        version::Minor,
-    },
-    rules::{Finding, Report, Severity, at, cloud, config},
-};
+use crate::edit::Change;
+use crate::kubelet::config::document::Value;
+use crate::kubelet::flags::{FlagUse, ValueKind, pairs, parse_bool};
+use crate::kubelet::gates::{self, GATES, Gate};
+use crate::kubelet::location::Location;
+use crate::kubelet::snapshot::Snapshot;
+use crate::kubelet::text::shortened;
+use crate::kubelet::version::Minor;
+use crate::rules::{Finding, Report, Severity, at, cloud, config};
 
 /// A feature gate that is set.
 struct Set<'a> {

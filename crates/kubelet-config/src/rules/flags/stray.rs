@@ -1,23 +1,17 @@
 //! SD016: words of the argument list that are no flags, and why they are none.
 
 use super::MAX_FINDINGS;
-use crate::{
-    edit::Change,
-    kubelet::{
-        flag_text::flags_in,
-        flags::{FlagUse, PositionalArg},
-        layers::Launcher,
-        location::Location,
-        snapshot::Snapshot,
-        systemd::Assignment,
-    },
-    rules::{
-        Finding, Report, Severity, at,
-        at::shortened,
-        encoding::{in_ascii, odd_character, plain},
-        lost::{Arrived, whole},
-    },
-};
+use crate::edit::Change;
+use crate::kubelet::flag_text::flags_in;
+use crate::kubelet::flags::{FlagUse, PositionalArg};
+use crate::kubelet::layers::Launcher;
+use crate::kubelet::location::Location;
+use crate::kubelet::snapshot::Snapshot;
+use crate::kubelet::systemd::Assignment;
+use crate::rules::at::shortened;
+use crate::rules::encoding::{in_ascii, odd_character, plain};
+use crate::rules::lost::{Arrived, whole};
+use crate::rules::{Finding, Report, Severity, at};
 
 pub(in crate::rules) fn stray(snapshot: &Snapshot, report: &mut Report) {
     if snapshot.command.launcher == Launcher::Script {

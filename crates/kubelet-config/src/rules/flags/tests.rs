@@ -2,11 +2,9 @@
 
 use std::path::Path;
 
-use super::super::tests::support::{DROP_IN, fixed, found, kubeadm};
-use crate::kubelet::{
-    resolve::Inputs,
-    tree::{MemoryTree, Tree as _},
-};
+use crate::kubelet::resolve::Inputs;
+use crate::kubelet::tree::{MemoryTree, Tree as _};
+use crate::rules::tests::support::{DROP_IN, fixed, found, kubeadm};
 
 const EXTRA: &str = "/etc/default/kubelet";
 const CONFIG: &str = "/var/lib/kubelet/config.yaml";
@@ -89,7 +87,8 @@ fn fl002_deletes_the_flag_with_its_value() {
 
 #[test]
 fn fl002_needs_a_version() {
-    use crate::{kubelet::resolve::resolve, rules::lint};
+    use crate::kubelet::resolve::resolve;
+    use crate::rules::lint;
     let report = lint(&resolve(&host("--cloud-config=/x"), Inputs::default()));
     assert!(report.not_checked.iter().any(|lack| lack.rule == "FL002"));
     assert!(report.findings.iter().any(|finding| finding.rule == "FL003"));

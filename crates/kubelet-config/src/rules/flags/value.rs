@@ -1,14 +1,10 @@
 //! FL004: values that the kubelet does not take.
 
 use super::uses;
-use crate::{
-    kubelet::{
-        flags::{FlagSpec, FlagUse, ValueKind, pairs, table},
-        snapshot::Snapshot,
-        text::shortened,
-    },
-    rules::{Finding, Report, Severity, at},
-};
+use crate::kubelet::flags::{FlagSpec, FlagUse, ValueKind, pairs, table};
+use crate::kubelet::snapshot::Snapshot;
+use crate::kubelet::text::shortened;
+use crate::rules::{Finding, Report, Severity, at};
 
 pub(in crate::rules) fn bad_value(snapshot: &Snapshot, report: &mut Report) {
     let minor = snapshot.version.as_ref().map(|version| version.minor);

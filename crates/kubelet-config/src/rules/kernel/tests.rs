@@ -1,8 +1,10 @@
-use super::{
-    super::tests::support::{kubeadm, says, with_settings},
-    *,
-};
-use crate::kubelet::{effective::From, layers::Launcher, location::Location, resolve::Inputs, tree::MemoryTree};
+use super::*;
+use crate::kubelet::effective::From;
+use crate::kubelet::layers::Launcher;
+use crate::kubelet::location::Location;
+use crate::kubelet::resolve::Inputs;
+use crate::kubelet::tree::MemoryTree;
+use crate::rules::tests::support::{kubeadm, says, with_settings};
 
 const HEADING: &str = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n";
 const DEFAULT: From = From::Default { legacy: false };

@@ -1,15 +1,9 @@
-use crate::{
-    edit::Change,
-    fix::plan,
-    kubelet::{
-        resolve::{Inputs, resolve},
-        tree::MemoryTree,
-    },
-    rules::{
-        Finding, Severity, lint,
-        tests::support::{UNIT, findings_with, found, kubeadm},
-    },
-};
+use crate::edit::Change;
+use crate::fix::plan;
+use crate::kubelet::resolve::{Inputs, resolve};
+use crate::kubelet::tree::MemoryTree;
+use crate::rules::tests::support::{UNIT, findings_with, found, kubeadm};
+use crate::rules::{Finding, Severity, lint};
 
 fn k3s() -> MemoryTree {
     MemoryTree::new().file("/etc/systemd/system/k3s-agent.service", "[Service]\nExecStart=/usr/local/bin/k3s agent\n")

@@ -1,17 +1,14 @@
 //! SD029: keys of a configuration file of k3s or RKE2 that are none of its options.
 
 use super::{rename, with_argument, with_lost};
-use crate::{
-    edit::{Change, Edit},
-    kubelet::{
-        flags::{FlagSpec, table},
-        layers::UnknownOption,
-        location::Location,
-        snapshot::Snapshot,
-        version::Minor,
-    },
-    rules::{Finding, Report, Severity, at::shortened},
-};
+use crate::edit::{Change, Edit};
+use crate::kubelet::flags::{FlagSpec, table};
+use crate::kubelet::layers::UnknownOption;
+use crate::kubelet::location::Location;
+use crate::kubelet::snapshot::Snapshot;
+use crate::kubelet::version::Minor;
+use crate::rules::at::shortened;
+use crate::rules::{Finding, Report, Severity};
 
 /// The releases whose options are in `options.txt`.
 const RELEASES: std::ops::RangeInclusive<Minor> = Minor(24)..=Minor(36);

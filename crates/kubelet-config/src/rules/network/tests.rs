@@ -1,8 +1,10 @@
-use super::{
-    super::tests::support::{kubeadm, says, with_settings},
-    *,
-};
-use crate::kubelet::{effective::From, layers::Launcher, resolve::Inputs, snapshot::Process, tree::MemoryTree};
+use super::*;
+use crate::kubelet::effective::From;
+use crate::kubelet::layers::Launcher;
+use crate::kubelet::resolve::Inputs;
+use crate::kubelet::snapshot::Process;
+use crate::kubelet::tree::MemoryTree;
+use crate::rules::tests::support::{kubeadm, says, with_settings};
 
 fn cni(tree: &MemoryTree, inputs: Inputs) -> Vec<String> {
     says(&with_settings(tree, inputs, &[]), "NW001")

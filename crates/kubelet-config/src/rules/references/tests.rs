@@ -1,7 +1,6 @@
-use crate::{
-    kubelet::{resolve::Inputs, tree::MemoryTree},
-    rules::tests::support::{DROP_IN, UNIT, carets, external, fixed_files, found, kubeadm, lost},
-};
+use crate::kubelet::resolve::Inputs;
+use crate::kubelet::tree::MemoryTree;
+use crate::rules::tests::support::{DROP_IN, UNIT, carets, external, fixed_files, found, kubeadm, lost};
 
 const ENV: &str = "/etc/default/kubelet";
 const OWN: &str = "/etc/systemd/system/kubelet.service.d/20-own.conf";

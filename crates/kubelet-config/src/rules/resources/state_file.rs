@@ -2,10 +2,8 @@
 
 use std::path::Path;
 
-use crate::{
-    kubelet::snapshot::Snapshot,
-    rules::{Finding, Report, Severity, settings},
-};
+use crate::kubelet::snapshot::Snapshot;
+use crate::rules::{Finding, Report, Severity, settings};
 
 pub(in crate::rules) fn other_policy(snapshot: &Snapshot, report: &mut Report) {
     let unit = &snapshot.unit.name;

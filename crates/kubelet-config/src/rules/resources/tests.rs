@@ -1,15 +1,9 @@
-use crate::{
-    fix::plan,
-    kubelet::{
-        resolve::{Inputs, resolve},
-        snapshot::Lifecycle,
-        tree::MemoryTree,
-    },
-    rules::{
-        lint,
-        tests::support::{UNIT, findings_with, found, kubeadm},
-    },
-};
+use crate::fix::plan;
+use crate::kubelet::resolve::{Inputs, resolve};
+use crate::kubelet::snapshot::Lifecycle;
+use crate::kubelet::tree::MemoryTree;
+use crate::rules::lint;
+use crate::rules::tests::support::{UNIT, findings_with, found, kubeadm};
 
 const CONFIG: &str = "/var/lib/kubelet/config.yaml";
 const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncgroupDriver: systemd\nrotateCertificates: true\n";

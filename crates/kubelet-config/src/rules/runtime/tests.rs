@@ -1,8 +1,9 @@
-use super::{
-    super::tests::support::{kubeadm, says, with_settings},
-    *,
-};
-use crate::kubelet::{effective::From, layers::Launcher, resolve::Inputs, tree::MemoryTree};
+use super::*;
+use crate::kubelet::effective::From;
+use crate::kubelet::layers::Launcher;
+use crate::kubelet::resolve::Inputs;
+use crate::kubelet::tree::MemoryTree;
+use crate::rules::tests::support::{kubeadm, says, with_settings};
 
 const CONFIG: &str = "/etc/containerd/config.toml";
 const SYSTEMD: &str =

@@ -1,17 +1,17 @@
 //! The findings on `tests/hosts`, equal in rule, severity and place to what is in each `expected.json`.
 
-use std::{collections::BTreeSet, path::Path};
+use std::collections::BTreeSet;
+use std::path::Path;
 
 use serde_json::Value;
 
-use super::super::{Report, lint, rules};
-use crate::kubelet::{
-    machine::Socket,
-    resolve::{Inputs, Overrides, resolve},
-    snapshot::{CloudFacts, Intent, Snapshot},
-    systemd::{Manager, tests::hosts::tree_of},
-    tree::{MemoryTree, Tree},
-};
+use crate::kubelet::machine::Socket;
+use crate::kubelet::resolve::{Inputs, Overrides, resolve};
+use crate::kubelet::snapshot::{CloudFacts, Intent, Snapshot};
+use crate::kubelet::systemd::Manager;
+use crate::kubelet::systemd::tests::hosts::tree_of;
+use crate::kubelet::tree::{MemoryTree, Tree};
+use crate::rules::{Report, lint, rules};
 
 /// A host of `tests/hosts`, and what is expected of it.
 pub(crate) fn host(name: &str) -> (MemoryTree, Inputs, Value) {

@@ -1,14 +1,10 @@
 //! Healthy hosts of other distributions and installers, as they are known: the rules on units, drop-ins and environment
 //! files find nothing worse than `info` on them.
 
-use super::super::{
-    Severity, lint,
-    tests::support::{external, kubeadm},
-};
-use crate::kubelet::{
-    resolve::{Inputs, resolve},
-    tree::MemoryTree,
-};
+use crate::kubelet::resolve::{Inputs, resolve};
+use crate::kubelet::tree::MemoryTree;
+use crate::rules::tests::support::{external, kubeadm};
+use crate::rules::{Severity, lint};
 
 /// What the rules on systemd's side find, of warnings and worse.
 fn bad(tree: &MemoryTree, unit: &str) -> Vec<String> {

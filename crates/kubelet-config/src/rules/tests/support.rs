@@ -2,17 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::super::{Finding, lint};
-use crate::{
-    fix::plan,
-    kubelet::{
-        effective::{Effective, From},
-        machine::{Known, survey},
-        resolve::{Inputs, resolve},
-        snapshot::{Intent, Snapshot},
-        tree::{MemoryTree, Tree},
-    },
-};
+use crate::fix::plan;
+use crate::kubelet::effective::{Effective, From};
+use crate::kubelet::machine::{Known, survey};
+use crate::kubelet::resolve::{Inputs, resolve};
+use crate::kubelet::snapshot::{Intent, Snapshot};
+use crate::kubelet::tree::{MemoryTree, Tree};
+use crate::rules::{Finding, lint};
 
 /// kubeadm's unit and drop-in, as its Debian package has them.
 pub(crate) const UNIT: &str = "/usr/lib/systemd/system/kubelet.service";

@@ -1,15 +1,9 @@
-use crate::{
-    kubelet::{
-        location::Location,
-        machine::TrustedFile,
-        resolve::{Inputs, resolve},
-        snapshot::{Lifecycle, Loaded},
-    },
-    rules::{
-        Report, lint,
-        tests::support::{DROP_IN, UNIT, carets, findings_with, found, kubeadm},
-    },
-};
+use crate::kubelet::location::Location;
+use crate::kubelet::machine::TrustedFile;
+use crate::kubelet::resolve::{Inputs, resolve};
+use crate::kubelet::snapshot::{Lifecycle, Loaded};
+use crate::rules::tests::support::{DROP_IN, UNIT, carets, findings_with, found, kubeadm};
+use crate::rules::{Report, lint};
 
 const OWN: &str = "/etc/systemd/system/kubelet.service.d/20-own.conf";
 

@@ -1,15 +1,16 @@
 //! Cluster API's `MachineHealthCheck`, of a cluster that manages itself (tests/cluster/clusterapi).
 
-use std::{path::Path, sync::Arc};
+use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
 use super::{WAITS_SECS, apply, define, kubeconfig, program};
-use crate::{
-    scene::Scene,
-    support::{control_plane::ControlPlane, daemon::Daemon, namespaces},
-};
+use crate::scene::Scene;
+use crate::support::control_plane::ControlPlane;
+use crate::support::daemon::Daemon;
+use crate::support::namespaces;
 
 const VERSION: &str = "cluster.x-k8s.io/v1beta2";
 const CLUSTER: &str = "cluster";

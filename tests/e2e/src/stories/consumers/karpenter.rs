@@ -1,15 +1,18 @@
 //! The whole of Karpenter, for machines that exist already (tests/cluster/karpenter).
 
-use std::{fs, path::Path, process::Command, sync::Arc};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
 use super::{WAITS_SECS, apply, define, kubeconfig, program};
-use crate::{
-    scene::{ObservedNode, Scene},
-    support::{WAIT, control_plane::ControlPlane, daemon::Daemon, namespaces, output, wait_until},
-};
+use crate::scene::{ObservedNode, Scene};
+use crate::support::control_plane::ControlPlane;
+use crate::support::daemon::Daemon;
+use crate::support::{WAIT, namespaces, output, wait_until};
 
 pub const POOL: &str = "pool";
 

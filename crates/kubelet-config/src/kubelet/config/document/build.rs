@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use granit_parser::{ErrorKind, Event, Marker, Parser, ScanError, Span, StrInput};
 
-use super::{super::super::location::Location, BadDocument, Entry, MAX_DEPTH, Node, Value, scalar};
+use super::{BadDocument, Entry, MAX_DEPTH, Node, Value, scalar};
+use crate::kubelet::location::Location;
 
 /// The most bytes that the values of a document take, those by aliases counted; the largest kubeconfig we know has some
 /// thousand values.

@@ -4,11 +4,9 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::kubelet::{
-    effective::Settings,
-    resolve::{Inputs, resolve},
-    systemd::tests::hosts::tree_of,
-};
+use crate::kubelet::effective::Settings;
+use crate::kubelet::resolve::{Inputs, resolve};
+use crate::kubelet::systemd::tests::hosts::tree_of;
 
 /// The names in `expected.json` that are not the setting's own.
 const NAMES: &[(&str, &str)] = &[

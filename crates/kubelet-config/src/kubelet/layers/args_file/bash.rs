@@ -1,15 +1,13 @@
 //! bash's reader of the text of an array: words between blanks and line ends, quotes, backslashes, comments, `$X` and
 //! `${X}`. What needs a running shell (`$(…)`, `${X:-y}`, `$1`) is not guessed at.
 
-use std::{iter::Peekable, str::Chars};
+use std::iter::Peekable;
+use std::str::Chars;
 
-use super::{
-    super::{
-        super::{location::Location, systemd::Arg},
-        Oddity,
-    },
-    Environment, Split,
-};
+use super::{Environment, Split};
+use crate::kubelet::layers::Oddity;
+use crate::kubelet::location::Location;
+use crate::kubelet::systemd::Arg;
 
 /// How far behind an open brace its end is looked for, so that a line of braces stays linear.
 const MAX_BRACES_CHARS: usize = 256;

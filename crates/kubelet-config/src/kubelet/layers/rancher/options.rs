@@ -3,23 +3,15 @@
 
 mod files;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::LazyLock,
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
-use super::{
-    super::{
-        super::{
-            location::Location,
-            systemd::{Arg, Unit},
-            table::rows,
-            tree::Tree,
-        },
-        KubeletCommand, Launcher, ReplacedList,
-    },
-    Program,
-};
+use super::Program;
+use crate::kubelet::layers::{KubeletCommand, Launcher, ReplacedList};
+use crate::kubelet::location::Location;
+use crate::kubelet::systemd::{Arg, Unit};
+use crate::kubelet::table::rows;
+use crate::kubelet::tree::Tree;
 
 /// Options that may be given several times, of those that bear on the kubelet.
 const LISTS: [&str; 3] = ["kubelet-arg", "node-label", "node-taint"];

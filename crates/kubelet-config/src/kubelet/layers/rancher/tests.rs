@@ -1,10 +1,8 @@
 use std::fmt::Write as _;
 
-use crate::kubelet::{
-    layers::{KubeletCommand, Launcher, resolve_command},
-    systemd::{Manager, resolve_unit},
-    tree::MemoryTree,
-};
+use crate::kubelet::layers::{KubeletCommand, Launcher, resolve_command};
+use crate::kubelet::systemd::{Manager, resolve_unit};
+use crate::kubelet::tree::MemoryTree;
 
 fn agent(command: &str) -> MemoryTree {
     MemoryTree::new()

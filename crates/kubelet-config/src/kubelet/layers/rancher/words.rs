@@ -1,23 +1,15 @@
 //! From the distribution's options to the kubelet's words.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    path::{Path, PathBuf},
-};
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::{
-    super::{
-        super::{
-            systemd::{Arg, Origin},
-            tree::{Kind, Tree},
-        },
-        KubeletCommand, Launcher,
-    },
-    Program,
-    options::Options,
-};
+use super::Program;
+use super::options::Options;
+use crate::kubelet::layers::{KubeletCommand, Launcher};
+use crate::kubelet::systemd::{Arg, Origin};
+use crate::kubelet::tree::{Kind, Tree};
 
 /// containerd's socket of both distributions.
 const SOCKET: &str = "/run/k3s/containerd/containerd.sock";

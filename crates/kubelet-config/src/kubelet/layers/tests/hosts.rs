@@ -4,11 +4,10 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::kubelet::{
-    resolve::{Inputs, resolve},
-    snapshot::Snapshot,
-    systemd::{Manager, tests::hosts::tree_of},
-};
+use crate::kubelet::resolve::{Inputs, resolve};
+use crate::kubelet::snapshot::Snapshot;
+use crate::kubelet::systemd::Manager;
+use crate::kubelet::systemd::tests::hosts::tree_of;
 
 /// Every host with what is expected of it, resolved.
 fn hosts() -> Vec<(String, Value, Snapshot)> {

@@ -1,6 +1,7 @@
 use serde_json::Value;
 
-use super::{super::certificate::tests::pem, *};
+use super::*;
+use crate::kubelet::machine::certificate::tests::pem;
 use crate::kubelet::tree::MemoryTree;
 
 const PATH: &str = "/etc/kubernetes/kubelet.conf";
@@ -66,7 +67,8 @@ fn a_certificate_is_followed_from_the_kubeconfigs_folder() {
 
 #[test]
 fn a_renewed_certificate_counts_more_than_inline_data() {
-    use base64::{Engine, prelude::BASE64_STANDARD};
+    use base64::Engine;
+    use base64::prelude::BASE64_STANDARD;
     let given = BASE64_STANDARD.encode(pem("system:node:given", 2024, 2025, false));
     let user = format!("{{client-certificate-data: {given}, client-key-data: eA==}}");
     let tree = MemoryTree::new().file(PATH, text(&user)).file(CURRENT, pem("system:node:renewed", 2025, 2026, false));

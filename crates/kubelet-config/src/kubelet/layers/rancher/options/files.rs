@@ -1,26 +1,16 @@
 //! The distribution's configuration files: `config.yaml`, and those of `config.yaml.d` by name.
 
-use std::{
-    collections::BTreeMap,
-    ffi::OsStr,
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 
-use super::{
-    super::{
-        super::{
-            super::{
-                config::document::{self, Node, Value},
-                location::Location,
-                systemd::{Arg, Unit},
-                tree::{Kind, Tree},
-            },
-            KubeletCommand, Launcher, NewArgument, UnknownOption,
-        },
-        Program,
-    },
-    Options, Values, is_known, long_name, meant, replace,
-};
+use super::{Options, Values, is_known, long_name, meant, replace};
+use crate::kubelet::config::document::{self, Node, Value};
+use crate::kubelet::layers::rancher::Program;
+use crate::kubelet::layers::{KubeletCommand, Launcher, NewArgument, UnknownOption};
+use crate::kubelet::location::Location;
+use crate::kubelet::systemd::{Arg, Unit};
+use crate::kubelet::tree::{Kind, Tree};
 
 /// The most files of `config.yaml.d` that are read.
 const MAX_FILES: usize = 256;
