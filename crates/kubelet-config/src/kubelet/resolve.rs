@@ -1,4 +1,4 @@
-//! From a tree to a [`Snapshot`]: each room in its turn, unit → words → flags → configuration → settings → machine.
+//! From a tree to a [`Snapshot`]: unit → arguments → flags → configuration → settings → machine.
 
 use super::layers::{self, KubeletCommand};
 use super::location::Location;
@@ -61,9 +61,7 @@ pub struct Overrides {
 /// assert_eq!(snapshot.flags.uses[0].at.to_string(), "/etc/systemd/system/kubelet.service:2");
 /// ```
 pub fn resolve(tree: &dyn Tree, inputs: Inputs) -> Snapshot {
-    let name = inputs.unit.clone().unwrap_or_else(|| {
-        layers::candidate_units(tree).into_iter().next().unwrap_or_else(|| "kubelet.service".to_owned())
-    });
+    let name = inputs.unit.clone().unwrap_or_else(|| layers::candidate_units(tree).swap_remove(0));
     let unit = systemd::resolve_unit(tree, &name, &inputs.manager);
     let command: KubeletCommand = layers::resolve_command(tree, &unit, inputs.hostname.as_deref());
     let words = command.args.get(1..).unwrap_or_default();

@@ -26,6 +26,17 @@ pub fn shortened(text: &str) -> String {
     shown
 }
 
+/// The name that is meant by one with at most two slips, or in another case.
+pub(crate) fn nearest(name: &str, known: impl Iterator<Item = &'static str>) -> Option<&'static str> {
+    const MAX_NAME_BYTES: usize = 64;
+    if name.len() > MAX_NAME_BYTES {
+        return None;
+    }
+    let name = name.to_lowercase();
+    let (slips, nearest) = known.map(|known| (strsim::levenshtein(&name, &known.to_lowercase()), known)).min()?;
+    (slips <= 2).then_some(nearest)
+}
+
 /// What is read of a file whose few lines matter: `/proc` and `/etc` have nothing longer.
 const MAX_SMALL_BYTES: usize = 256 << 10;
 

@@ -10,6 +10,7 @@ use crate::edit::Change;
 use crate::kubelet::location::Location;
 use crate::kubelet::snapshot::Snapshot;
 use crate::kubelet::systemd::{Assignment, Event, EventKind, LoadState};
+use crate::kubelet::text::nearest;
 use crate::kubelet::unread;
 
 /// Whether an ignored line looks like the rest of one that was wrapped.
@@ -230,7 +231,7 @@ fn ignored_line(snapshot: &Snapshot, event: &Event) -> Option<Finding> {
 /// With the section's name that is meant, where it is near.
 fn header_corrected(event: &Event, header: &str, new: impl FnOnce(String) -> Finding) -> Finding {
     let name = header.trim().trim_matches(['[', ']']);
-    match nearest(name, &["Service", "Unit", "Install"]).filter(|_| header.starts_with('[')) {
+    match nearest(name, ["Service", "Unit", "Install"].into_iter()).filter(|_| header.starts_with('[')) {
         Some(known) => new(format!("write `[{known}]` (names are case-sensitive)"))
             .edit(&event.at, Change::Lines(vec![format!("[{known}]")])),
         None => new("write the section's name as [Service], [Unit] or [Install]".to_owned()),
@@ -245,7 +246,7 @@ fn unknown_key(event: &Event, section: &str, key: &str, new: impl FnOnce(String,
             .edit(&event.at, Change::Lines(Vec::new()))
             .edit(&event.at, Change::Append(format!("\n[Service]\n{}", event.text)));
     }
-    match nearest(key, KEYS) {
+    match nearest(key, KEYS.iter().copied()) {
         Some(known) => new(message, format!("write `{known}=` (names are case-sensitive)"))
             .edit(&event.at, Change::Text(known.to_owned())),
         None => new(message, "correct the key, or delete the line".to_owned()),
@@ -256,7 +257,7 @@ fn unknown_key(event: &Event, section: &str, key: &str, new: impl FnOnce(String,
 fn outside_section(snapshot: &Snapshot, event: &Event, new: impl FnOnce(String, String) -> Finding) -> Finding {
     let message = "this line is before the first section: systemd ignores it".to_owned();
     let (key, value) = event.text.split_once('=').unwrap_or_default();
-    let Some(known) = nearest(key.trim(), KEYS) else {
+    let Some(known) = nearest(key.trim(), KEYS.iter().copied()) else {
         return new(message, "write the name of its section above it".to_owned());
     };
     let line = match meant_assignment(value).filter(|_| known == "Environment" && !value.contains('%')) {
@@ -284,18 +285,6 @@ pub(super) fn is_bad_command(events: &[Event], index: usize) -> bool {
 /// The keys that matter to a kubelet's unit, for a hint at what was meant.
 const KEYS: &[&str] =
     &["Environment", "EnvironmentFile", "ExecStart", "ExecStartPre", "Restart", "RestartSec", "Slice", "Type", "User"];
-
-/// The name that is meant, with at most two slips or in another case.
-fn nearest(name: &str, known: &[&'static str]) -> Option<&'static str> {
-    const MAX_NAME_BYTES: usize = 64;
-    let name = name.to_ascii_lowercase();
-    known
-        .iter()
-        .filter(|_| name.len() <= MAX_NAME_BYTES)
-        .map(|known| (strsim::levenshtein(&name, &known.to_ascii_lowercase()), *known))
-        .min()
-        .and_then(|(slips, known)| (slips <= 2).then_some(known))
-}
 
 pub(super) fn continuation_broken(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);

@@ -3,6 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
+use ::glob::{MatchOptions, Pattern};
+
 use crate::kubelet::tree::{Tree, Unreadable};
 
 /// The most files that one pattern gives, and the most folders that it leads through.
@@ -23,25 +25,17 @@ pub(in crate::kubelet) fn glob(tree: &dyn Tree, pattern: &str) -> Vec<PathBuf> {
 
 /// One component further.
 fn step(tree: &dyn Tree, folders: &[PathBuf], part: &str) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for folder in folders {
-        if !has_signs(part) {
-            let path = folder.join(unescaped(part));
-            let there = tree.lstat(&path);
-            // What cannot be looked at is there all the same; reading it will say what is wrong.
-            if !matches!(there, Err(Unreadable::NotFound)) {
-                found.push(path);
-            }
-            continue;
-        }
-        for name in tree.list(folder).unwrap_or_default() {
-            let matched = name.to_str().is_some_and(|name| matches(part, name));
-            if matched && found.len() < MAX_MATCHES {
-                found.push(folder.join(name));
-            }
-        }
+    if !has_signs(part) {
+        let paths = folders.iter().map(|folder| folder.join(unescaped(part)));
+        // What cannot be looked at is there all the same; reading it will say what is wrong.
+        return paths.filter(|path| !matches!(tree.lstat(path), Err(Unreadable::NotFound))).collect();
     }
-    found
+    let Some(pattern) = pattern(part) else { return Vec::new() };
+    let names = folders.iter().flat_map(|folder| {
+        let names = tree.list(folder).unwrap_or_default();
+        names.into_iter().filter(|name| name.to_str().is_some_and(|name| matches(&pattern, name))).map(|name| folder.join(name))
+    });
+    names.take(MAX_MATCHES).collect()
 }
 
 /// Whether a pattern has a sign that is not protected.
@@ -72,154 +66,48 @@ fn unescaped(part: &str) -> PathBuf {
     Path::new(&plain).to_owned()
 }
 
-/// One sign of a pattern, and what follows it.
-enum Sign {
-    Star,
-    Any,
-    Char(char),
-    Set { negated: bool, ranges: Vec<(char, char)>, classes: Vec<Class> },
-}
-
-/// Whether a character is of a class.
-type Class = fn(&char) -> bool;
-
-/// The classes of glob(7), as the C locale has them.
-const CLASSES: [(&str, Class); 12] = [
-    ("alnum", char::is_ascii_alphanumeric),
-    ("alpha", char::is_ascii_alphabetic),
-    ("blank", |c| matches!(c, ' ' | '\t')),
-    ("cntrl", char::is_ascii_control),
-    ("digit", char::is_ascii_digit),
-    ("graph", char::is_ascii_graphic),
-    ("lower", char::is_ascii_lowercase),
-    ("print", |c| *c == ' ' || c.is_ascii_graphic()),
-    ("punct", char::is_ascii_punctuation),
-    ("space", |c| matches!(c, ' ' | '\t'..='\r')),
-    ("upper", char::is_ascii_uppercase),
-    ("xdigit", char::is_ascii_hexdigit),
+/// The classes of glob(7) that names are matched by, as ranges.
+const CLASSES: [(&str, &str); 6] = [
+    ("[:alnum:]", "0-9A-Za-z"),
+    ("[:alpha:]", "A-Za-z"),
+    ("[:digit:]", "0-9"),
+    ("[:lower:]", "a-z"),
+    ("[:upper:]", "A-Z"),
+    ("[:xdigit:]", "0-9A-Fa-f"),
 ];
 
-impl Sign {
-    fn takes(&self, c: char) -> bool {
-        match self {
-            Self::Star | Self::Any => true,
-            Self::Char(own) => *own == c,
-            Self::Set { negated, ranges, classes } => {
-                let within = ranges.iter().any(|(from, to)| (*from..=*to).contains(&c));
-                (within || classes.iter().any(|class| class(&c))) != *negated
-            }
-        }
-    }
-}
-
-/// Whether `name` matches `pattern`, in time proportional to the product of their lengths.
-fn matches(pattern: &str, name: &str) -> bool {
-    if name.starts_with('.') && !pattern.starts_with('.') && !pattern.starts_with("\\.") {
-        return false;
-    }
-    let signs = signs(pattern);
-    let name: Vec<char> = name.chars().collect();
-    let (mut sign, mut at) = (0, 0);
-    // The last star, and how far it reached.
-    let mut star: Option<(usize, usize)> = None;
-    while at < name.len() {
-        match signs.get(sign) {
-            Some(Sign::Star) => {
-                star = Some((sign, at));
-                sign += 1;
-            }
-            Some(other) if other.takes(name[at]) => {
-                sign += 1;
-                at += 1;
-            }
-            _ => {
-                let Some((back, reached)) = star else {
-                    return false;
-                };
-                star = Some((back, reached + 1));
-                sign = back + 1;
-                at = reached + 1;
-            }
-        }
-    }
-    signs[sign..].iter().all(|sign| matches!(sign, Sign::Star))
-}
-
-fn signs(pattern: &str) -> Vec<Sign> {
-    let pattern: Vec<char> = pattern.chars().collect();
-    let mut signs = Vec::new();
-    let mut at = 0;
-    while let Some(c) = pattern.get(at).copied() {
-        at += 1;
+/// A component as the crate writes it: without backslashes, classes and `[^`; to it, `**` leads through directories.
+fn pattern(part: &str) -> Option<Pattern> {
+    let mut text = String::with_capacity(part.len());
+    let mut chars = part.chars();
+    while let Some(c) = chars.next() {
         match c {
-            '*' => signs.push(Sign::Star),
-            '?' => signs.push(Sign::Any),
-            '\\' => {
-                signs.push(Sign::Char(pattern.get(at).copied().unwrap_or('\\')));
-                at += 1;
-            }
-            '[' => match set(&pattern[at..]) {
-                Some((sign, taken)) => {
-                    signs.push(sign);
-                    at += taken;
-                }
-                None => signs.push(Sign::Char('[')),
-            },
-            other => signs.push(Sign::Char(other)),
+            '\\' => text.push_str(&Pattern::escape(chars.next().unwrap_or('\\').encode_utf8(&mut [0; 4]))),
+            '*' if text.ends_with('*') => {}
+            '^' if text.ends_with('[') => text.push('!'),
+            c => text.push(c),
         }
     }
-    signs
-}
-
-/// What is in brackets, without the opening one, and its length.
-fn set(rest: &[char]) -> Option<(Sign, usize)> {
-    let negated = matches!(rest.first(), Some('!' | '^'));
-    let start = usize::from(negated);
-    let mut at = start;
-    let mut ranges = Vec::new();
-    let mut classes = Vec::new();
-    loop {
-        let mut from = *rest.get(at)?;
-        if from == ']' && at > start {
-            let sign = Sign::Set { negated, ranges, classes };
-            return Some((sign, at + 1));
-        }
-        if let Some((class, taken)) = class(rest.get(at..).unwrap_or_default()) {
-            classes.push(class);
-            at += taken;
-            continue;
-        }
-        if from == '\\' {
-            at += 1;
-            from = *rest.get(at)?;
-        }
-        match (rest.get(at + 1), rest.get(at + 2)) {
-            (Some('-'), Some(to)) if *to != ']' => {
-                ranges.push((from, *to));
-                at += 3;
-            }
-            _ => {
-                ranges.push((from, from));
-                at += 1;
-            }
-        }
+    for (class, range) in CLASSES {
+        text = text.replace(class, range);
     }
+    // Without its closing one a bracket means itself.
+    Pattern::new(&text).or_else(|_| Pattern::new(&text.replace('[', "[[]"))).ok()
 }
 
-/// The class at the start of `rest`, `[:digit:]`, and its length.
-fn class(rest: &[char]) -> Option<(Class, usize)> {
-    let inner = rest.strip_prefix(&['[', ':'])?;
-    let (name, class) = CLASSES.iter().find(|(name, _)| {
-        let end = inner.get(name.len()..name.len() + 2);
-        end == Some(&[':', ']']) && inner.iter().zip(name.chars()).all(|(c, own)| *c == own)
-    })?;
-    Some((*class, name.len() + 4))
+fn matches(pattern: &Pattern, name: &str) -> bool {
+    let options = MatchOptions { require_literal_leading_dot: true, ..MatchOptions::default() };
+    pattern.matches_with(name, options)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::kubelet::tree::MemoryTree;
+
+    fn is_match(text: &str, name: &str) -> bool {
+        pattern(text).is_some_and(|pattern| matches(&pattern, name))
+    }
 
     #[test]
     fn signs_match_as_in_glob() {
@@ -236,6 +124,9 @@ mod tests {
             ("[![:digit:]_]*", "x9", true),
             ("[[:digit:][:upper:]]", "A", true),
             ("[[:digit:]", "[", false),
+            ("[^a-c]x", "bx", false),
+            ("a**c", "abc", true),
+            ("\\.env", ".env", true),
             ("a\\*", "a*", true),
             ("a\\*", "ab", false),
             ("a[", "a[", true),
@@ -243,14 +134,14 @@ mod tests {
             ("*a*b*c", "xaybz", false),
             ("{a,b}", "a", false),
         ] {
-            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+            assert_eq!(is_match(pattern, name), expected, "{pattern} {name}");
         }
     }
 
     #[test]
     fn many_stars_end_in_time() {
-        assert!(!matches(&"*a".repeat(100), &"a".repeat(99)));
-        assert!(!matches(&"*a".repeat(200), &format!("{}b", "a".repeat(200))));
+        assert!(!is_match(&"*a".repeat(100), &"a".repeat(99)));
+        assert!(!is_match(&"*a".repeat(200), &format!("{}b", "a".repeat(200))));
     }
 
     #[test]

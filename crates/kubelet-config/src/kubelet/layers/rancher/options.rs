@@ -11,6 +11,7 @@ use crate::kubelet::layers::{KubeletCommand, Launcher, ReplacedList};
 use crate::kubelet::location::Location;
 use crate::kubelet::systemd::{Arg, Unit};
 use crate::kubelet::table::rows;
+use crate::kubelet::text::nearest;
 use crate::kubelet::tree::Tree;
 
 /// Options that may be given several times, of those that bear on the kubelet.
@@ -159,9 +160,6 @@ fn long_name(name: &str) -> &str {
     }
 }
 
-/// Names longer than this are not compared: no option has so many letters.
-const MAX_NAME_CHARS: usize = 64;
-
 /// A line of `options.txt`, which has the options of k3s and RKE2.
 struct Known {
     k3s: &'static str,
@@ -190,13 +188,8 @@ fn is_known(program: Program, option: &str) -> bool {
 
 /// The option that was probably meant.
 fn meant(program: Program, key: &str) -> Option<&'static str> {
-    if key.chars().count() > MAX_NAME_CHARS {
-        return None;
-    }
-    let key = key.to_lowercase().replace('_', "-");
-    let near = KNOWN.iter().filter(|(_, known)| known.is_of(program));
-    let near = near.map(|(name, _)| (strsim::levenshtein(&key, name), *name)).min()?;
-    (near.0 <= 2 && near.1.len() > 4).then_some(near.1)
+    let known = KNOWN.iter().filter(|(_, known)| known.is_of(program)).map(|(name, _)| *name);
+    nearest(&key.replace('_', "-"), known).filter(|name| name.len() > 4)
 }
 
 #[cfg(test)]
