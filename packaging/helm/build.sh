@@ -18,7 +18,9 @@ find "$chart" -exec touch --date="@$SOURCE_DATE_EPOCH" {} +
 
 "$helm" lint --strict --quiet "$chart"
 "$helm" lint --strict --quiet "$chart" --values every-option.yaml
-"$helm" template nodevigil "$chart" --no-hooks >"$dist/nodevigil.yaml"
+# The policies come first: without them the roles reach every Node.
+cat ../kubernetes/policy.yaml >"$dist/nodevigil.yaml"
+"$helm" template nodevigil "$chart" --no-hooks --set policy=false >>"$dist/nodevigil.yaml"
 "$helm" template nodevigil "$chart" --values every-option.yaml >"$dist/chart/every-option.yaml"
 for refused in "--namespace=default" "--set=noSuchValue=1" "--set=taints=true,policy=false"; do
   if "$helm" template nodevigil "$chart" "$refused" >/dev/null 2>&1; then

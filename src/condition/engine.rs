@@ -65,6 +65,8 @@ impl Engine {
     /// condition was last written. Problems that do not survive a reboot are dropped then.
     pub fn adopt(&mut self, observed: Condition, booted_since: bool, now: Uptime) {
         let state = self.state(observed.kind);
+        // What this run showed before was never on the Node: the publisher counts the changes from here.
+        state.flips = observed.flips;
         if observed.is_problem() {
             state.adopt_problem(observed, booted_since, now);
         } else {
@@ -441,7 +443,12 @@ mod tests {
         stopped.adopt(observed(Status::Unknown, "KubeletStoppedByOperator"), false, at(2));
         assert_shows(&mut stopped, 2, Status::Unknown, "KubeletStoppedByOperator");
         let mut well = engine();
+        well.report(KubeletHealthy, View::Unexplained(finding(Reason::KubeletNotFound)), at(0));
+        assert_shows(&mut well, 0, Status::Unknown, "KubeletNotFound");
+        well.report(KubeletHealthy, healthy(), at(1));
+        assert_shows(&mut well, 1, Status::True, "KubeletIsHealthy");
         well.adopt(observed(Status::True, "KubeletIsHealthy"), false, at(1));
+        assert_eq!(well.evaluate(at(1))[0].flips, 0, "the Node has shown no other status");
         well.report(KubeletHealthy, View::Unexplained(finding(Reason::KubeletNotFound)), at(2));
         assert_shows(&mut well, 2, Status::Unknown, "KubeletNotFound");
     }

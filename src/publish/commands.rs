@@ -126,14 +126,17 @@ pub async fn cleanup_all(settings: &KubernetesSettings, kubelet: KubeletFacts) -
 
 async fn remove_all(nodes: &Api<Node>) -> Result<Vec<(String, Removed)>> {
     let listed = nodes.list_metadata(&ListParams::default()).await.map_err(|error| failed("list the Nodes", &error))?;
-    let mut found = Vec::new();
+    let (mut found, mut first_error) = (Vec::new(), None);
     for name in listed.iter().map(ResourceExt::name_any) {
-        let removed = remove(nodes, &name).await.with_context(|| format!("Node {name}"))?.unwrap_or_default();
-        if removed != Removed::default() {
-            found.push((name, removed));
+        match remove(nodes, &name).await.with_context(|| format!("Node {name}")) {
+            Ok(removed) => {
+                found.extend(removed.filter(|removed| *removed != Removed::default()).map(|removed| (name, removed)))
+            }
+            // The other Nodes are cleaned up all the same.
+            Err(error) => first_error = first_error.or(Some(error)),
         }
     }
-    Ok(found)
+    first_error.map_or(Ok(found), Err)
 }
 
 async fn remove(nodes: &Api<Node>, name: &str) -> Result<Option<Removed>> {
@@ -142,8 +145,11 @@ async fn remove(nodes: &Api<Node>, name: &str) -> Result<Option<Removed>> {
     let (name, uid) = (Some(name.to_owned()), Some(before.facts.uid.clone()));
     let nothing = Node { metadata: ObjectMeta { name, uid, ..ObjectMeta::default() }, ..Node::default() };
     let parameters = PatchParams::apply(FIELD_MANAGER).force();
-    let after = nodes.patch_status(&before.facts.name, &parameters, &Patch::Apply(nothing)).await;
-    let after = after.map_err(|error| failed("remove the conditions", &error))?;
+    let after = match nodes.patch_status(&before.facts.name, &parameters, &Patch::Apply(nothing)).await {
+        // The Node was deleted meanwhile, or created again.
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => return Ok(None),
+        after => after.map_err(|error| failed("remove the conditions", &error))?,
+    };
     let Some(after) = ObservedNode::read(after) else { return Ok(None) };
     let gone = before.facts.conditions.into_iter().filter(|condition| after.facts.condition(&condition.kind).is_none());
     let conditions = gone.map(|condition| condition.kind).collect();

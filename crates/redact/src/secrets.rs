@@ -1,4 +1,4 @@
-//! Secrets in text: regular expressions for what comes before them, and two kinds that are recognised by their looks.
+//! Secrets in text: regular expressions for what comes before them, and four kinds that are recognised by their looks.
 //!
 //! Expressions are run on the text's bytes, for which they need no tables of Unicode. They are compiled at the first text that
 //! may hold a secret: to compile them takes longer than all else that `nodevigil check` does.
@@ -46,7 +46,7 @@ pub(super) const PLACES: &[Place] = &[
             [^@<end>/?\#]* @sha256:[0-9a-f]{64}  # the digest of an image
             | ([^<end>/?\#]*) @                  # a user, and a password
             # A slash in the password, though none should be: what follows the last colon is no port, and the host no IPv6 address.
-            | ([^<end>/?\#\[]* : [^<end>/?\#\[:]* [^<end>/?\#\[:0-9] [^<end>/?\#\[:]* [/?\#] [^<end>]{0,63}) @",
+            | ([^<end>/?\#\[]* : [^<end>/?\#\[:]* [^<end>/?\#\[:0-9] [^<end>/?\#\[:]* [/?\#] [^<end>]{0,255}) @",
         example: "https://user:S3cretS3cretS3cret@host:6443/path",
     },
     Place {
@@ -160,7 +160,7 @@ fn syntax() -> syntax::Config {
 /// their looks.
 pub fn hide_secrets(text: &str) -> String {
     let lower = text.to_ascii_lowercase();
-    let mut secrets = secrets_by_looks(text.as_bytes());
+    let mut secrets = secrets_by_looks(text);
     if TRIGGERS.iter().any(|trigger| lower.contains(trigger)) {
         secrets.extend(secrets_in_places(text.as_bytes()));
     }
@@ -205,10 +205,14 @@ fn secrets_in_places(bytes: &[u8]) -> Vec<Range<usize>> {
     secrets
 }
 
-/// The second halves of bootstrap tokens (`abcdef.0123456789abcdef`), and base64 of a certificate or a key: 40 characters or
-/// more, and neither a path, whose directories have shorter names, nor a container's id or digest, which has no capitals.
-fn secrets_by_looks(bytes: &[u8]) -> Vec<Range<usize>> {
+/// The second halves of bootstrap tokens (`abcdef.0123456789abcdef`), signed tokens (JWT), PEM blocks, and base64 of a
+/// certificate or a key: 40 characters or more, and neither a path, whose directories have shorter names, nor a container's
+/// id or digest, which has no capitals.
+fn secrets_by_looks(text: &str) -> Vec<Range<usize>> {
     const BETWEEN_SLASHES: usize = 20;
+    /// Base64 of `{"`.
+    const SIGNED: &[u8] = b"eyJ";
+    let bytes = text.as_bytes();
     let is_random = |part: &[u8]| {
         let has = |is: fn(&u8) -> bool| part.iter().any(is);
         part.len() >= BETWEEN_SLASHES
@@ -223,7 +227,25 @@ fn secrets_by_looks(bytes: &[u8]) -> Vec<Range<usize>> {
     };
     let tokens = words().zip(words().skip(1)).filter(is_token).map(|(_, secret)| secret);
     let base64 = runs(bytes, |byte| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte)).filter(is_base64);
-    base64.chain(tokens).collect()
+    let dotted = runs(bytes, |byte| byte.is_ascii_alphanumeric() || b"+/=_.-".contains(&byte));
+    let signed = dotted.filter_map(|run| {
+        let start = run.start + bytes[run.clone()].windows(SIGNED.len()).position(|part| part == SIGNED)?;
+        (run.end - start >= 7).then_some(start..run.end)
+    });
+    base64.chain(tokens).chain(signed).chain(pem_blocks(text)).collect()
+}
+
+/// From `-----BEGIN` to the dashes behind `-----END`, or to the end of the text.
+fn pem_blocks(text: &str) -> Vec<Range<usize>> {
+    let mut blocks = Vec::new();
+    let mut from = 0;
+    while let Some(begin) = text[from..].find("-----BEGIN") {
+        let start = from + begin;
+        let behind = |at: usize, part: &str| text[at..].find(part).map(|found| at + found + part.len());
+        from = behind(start, "-----END").and_then(|end| behind(end, "-----")).unwrap_or(text.len());
+        blocks.push(start..from);
+    }
+    blocks
 }
 
 /// Where such bytes follow one another.

@@ -13,7 +13,7 @@ A DaemonSet: on each node one pod watches the kubelet, the container runtime, me
 broken. It needs Kubernetes 1.30 or later, and nodes with systemd. `make docs` generates this file.
 
 ```sh
-helm install nodevigil nodevigil-VERSION.tgz -n kube-system
+helm install nodevigil nodevigil-VERSION.tgz -n kube-system --set image.repository=REGISTRY/nodevigil
 kubectl -n kube-system rollout status daemonset nodevigil
 kubectl -n kube-system exec daemonset/nodevigil -- nodevigil status
 helm uninstall nodevigil -n kube-system
@@ -22,27 +22,40 @@ helm uninstall nodevigil -n kube-system
 To look first: with `--set-literal settings='kubernetes.publish = \"none\"'` the agents publish nothing, and `nodevigil status` shows what they find.
 
 It is installed in kube-system, because the roles and policies name the ServiceAccount `nodevigil` there. Without Helm: `kubectl apply -f nodevigil.yaml`, which is the chart with
-the default values. Where `nodevigil.service` runs on the host, the pod says so in its log and waits: each node has one agent.
+the default values. Helm installs the policies last; to have them before the roles, `kubectl apply` packaging/kubernetes/policy.yaml first and set `policy=false`. Where `nodevigil.service` runs on the host, the pod says so in its log and waits: each node has one agent.
 
 ## What the pod may do
 
 The container is privileged, because a container runtime lets no other container open `/dev/kmsg`, the kernel's log. It has the host's network and process ids. The
-host's root directory is mounted read-only at `/host`, and the agent makes it its own root directory, so that every path in its messages and settings is the
-host's. It writes to `/run/nodevigil` and `/var/lib/nodevigil`. Whoever takes over its process has the whole node. At the API server its token is bound to the pod, and the
+host's root directory is mounted at `/host`, and the agent makes it its own root directory, so that every path in its messages and settings is the
+host's. The root file system is read-only there; other file systems of the host (`/run`, `/dev`, a separate `/var`) are not. The agent writes only to `/run/nodevigil` and `/var/lib/nodevigil`. Whoever takes over its process has the whole node. At the API server its token is bound to the pod, and the
 policies let it write only conditions, taints and Events of the pod's own Node.
 
 ## What the systemd unit does better
 
 - A pod needs a kubelet and a container runtime that have worked once since the boot. The unit also reports of those that have not.
 - A pod that runs goes on when the kubelet is dead. A pod that ends then is not started again.
-- The token is valid for a day, and only a kubelet that works renews it. After that the agent can publish nothing more.
+- The token is valid for a day, and the kubelet renews it in the last fifth of that. So if the kubelet dies, the agent can publish for 5 to 24 hours more.
+- The API server refuses the token one minute after the pod is deleted. If that is done while the kubelet is dead (a rollout, `kubectl delete pod`), the agent
+  publishes nothing more, and no new pod starts: repair such nodes before an upgrade.
+- The unit's sandbox (`ProtectSystem=`, `SystemCallFilter=`) does not exist in the pod.
 - `nodevigil check` does not run before the kubelet starts.
 - The test writes of docs/limits.md to other file systems are not possible.
 
 ## What is left
 
-`helm uninstall` deletes everything in the cluster, and a Job then removes nodevigil's conditions and taints from every Node. After `kubectl delete -f nodevigil.yaml` run
-that Job by yourself: `helm template nodevigil nodevigil-VERSION.tgz -n kube-system --show-only templates/cleanup.yaml | kubectl apply -f -`. On the hosts stay
+`helm uninstall` deletes everything in the cluster, and a Job then removes nodevigil's conditions and taints from every Node, also from those that a systemd unit serves
+(which writes its own again): to move to the unit, run `helm upgrade --reuse-values --set cleanup=false` first. After `kubectl delete -f nodevigil.yaml`, and if the Job
+fails, run it by hand; the last line deletes its rights:
+
+```sh
+helm template nodevigil nodevigil-VERSION.tgz -n kube-system --set image.repository=REGISTRY/nodevigil --show-only templates/cleanup.yaml >cleanup.yaml
+kubectl delete -f cleanup.yaml --ignore-not-found && kubectl apply -f cleanup.yaml
+kubectl -n kube-system wait --for=condition=complete job/nodevigil-cleanup --timeout=280s
+kubectl delete -f cleanup.yaml
+```
+
+On the hosts stay
 `/var/lib/nodevigil`, and until the next boot `/run/nodevigil` and the empty directory `/run/secrets/kubernetes.io/serviceaccount`.
 
 ## Values

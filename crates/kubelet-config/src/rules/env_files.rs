@@ -192,7 +192,8 @@ fn is_one_word(assignment: &Assignment, event: &Event) -> bool {
     let quoted = assignment.value.strip_suffix(event.text.as_str()).unwrap_or_default();
     quoted.char_indices().last().is_some_and(|(last, _)| {
         let end = assignment.place_of(last, quoted.len()).column + 1;
-        !event.text.starts_with(['-', '#']) && event.at.column == end + 1
+        let is_plain = !event.text.starts_with(['-', '#']) && !event.text.contains([' ', '\t', '"', '\'']);
+        is_plain && event.at.column == end + 1
     })
 }
 

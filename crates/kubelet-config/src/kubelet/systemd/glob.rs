@@ -33,7 +33,10 @@ fn step(tree: &dyn Tree, folders: &[PathBuf], part: &str) -> Vec<PathBuf> {
     let Some(pattern) = pattern(part) else { return Vec::new() };
     let names = folders.iter().flat_map(|folder| {
         let names = tree.list(folder).unwrap_or_default();
-        names.into_iter().filter(|name| name.to_str().is_some_and(|name| matches(&pattern, name))).map(|name| folder.join(name))
+        names
+            .into_iter()
+            .filter(|name| name.to_str().is_some_and(|name| matches(&pattern, name)))
+            .map(|name| folder.join(name))
     });
     names.take(MAX_MATCHES).collect()
 }

@@ -15,6 +15,11 @@ fn is_always_allow(snapshot: &Snapshot) -> bool {
     snapshot.settings.text(MODE) == Some("AlwaysAllow")
 }
 
+/// Whether the kubelet has the API server check tokens.
+fn has_tokens(snapshot: &Snapshot) -> bool {
+    snapshot.settings.bool("authentication.webhook.enabled") == Some(true)
+}
+
 /// AU007.
 pub(in crate::rules) fn anonymous(snapshot: &Snapshot, report: &mut Report) {
     if is_distributions(snapshot, ANONYMOUS) || snapshot.settings.bool(ANONYMOUS) != Some(true) {
@@ -33,7 +38,15 @@ pub(in crate::rules) fn anonymous(snapshot: &Snapshot, report: &mut Report) {
         settings::shown(snapshot, ANONYMOUS)
     );
     let finding = Finding::new("AU007", severity, settings::place(snapshot, ANONYMOUS), message);
-    report.add(settings::set(finding, snapshot, ANONYMOUS, "false"));
+    let mut finding = settings::set(finding, snapshot, ANONYMOUS, "false");
+    let has_authority = snapshot.settings.text("authentication.x509.clientCAFile").is_some_and(|ca| !ca.is_empty());
+    if !has_authority && !has_tokens(snapshot) {
+        finding.edits.clear();
+        finding = finding.and_fix(
+            "First set authentication.x509.clientCAFile: without it the API server cannot authenticate either.",
+        );
+    }
+    report.add(finding);
 }
 
 /// AU008.
@@ -46,7 +59,7 @@ pub(in crate::rules) fn always_allow(snapshot: &Snapshot, report: &mut Report) {
         settings::shown(snapshot, MODE)
     );
     // Webhook asks the API server, and refuses everybody who cannot be authenticated.
-    let has_tokens = snapshot.settings.bool("authentication.webhook.enabled") == Some(true);
+    let has_tokens = has_tokens(snapshot);
     let finding = Finding::new("AU008", Severity::Error, settings::place(snapshot, MODE), message);
     let mut finding = settings::set(finding, snapshot, MODE, "Webhook");
     if !has_tokens {
