@@ -130,7 +130,8 @@ async fn remove_all(nodes: &Api<Node>) -> Result<Vec<(String, Removed)>> {
     for name in listed.iter().map(ResourceExt::name_any) {
         match remove(nodes, &name).await.with_context(|| format!("Node {name}")) {
             Ok(removed) => {
-                found.extend(removed.filter(|removed| *removed != Removed::default()).map(|removed| (name, removed)))
+                let removed = removed.filter(|removed| *removed != Removed::default());
+                found.extend(removed.map(|removed| (name, removed)));
             }
             // The other Nodes are cleaned up all the same.
             Err(error) => first_error = first_error.or(Some(error)),

@@ -12,21 +12,8 @@ use regex_automata::util::syntax;
 use regex_automata::{Anchored, Input};
 
 /// Every text with a secret in one of [`PLACES`] has one of these, in upper or lower case. Most texts have none.
-const TRIGGERS: [&str; 13] = [
-    "://",
-    "auth",
-    "basic",
-    "bearer",
-    "token",
-    "secret",
-    "pass",
-    "pwd",
-    "key",
-    "sig",
-    "credential",
-    "eyj",
-    "-----begin",
-];
+const TRIGGERS: [&str; 11] =
+    ["://", "auth", "basic", "bearer", "token", "secret", "pass", "pwd", "key", "sig", "credential"];
 
 /// Where a secret may be. `<name>`, `<value>` and the like are replaced by the expressions in [`PARTS`].
 pub(super) struct Place {
@@ -95,13 +82,6 @@ pub(super) const PLACES: &[Place] = &[
         before: r"<signature>=\\*",
         then: r#"["']*[^\s"']{1,15}(?:[\s"']|$)|<value>"#,
         example: "Credential=S3cretS3cretS3cret/2026",
-    },
-    // A signed token (JWT): base64 of `{"`.
-    Place { before: "(?-i:eyJ)", then: r"([\w+/=.-]{4,})", example: "eyJS3cretS3cret" },
-    Place {
-        before: "-----BEGIN",
-        then: "(?s)(.*?-----END.*?-----|.*)",
-        example: "-----BEGIN K-----S3cretS3cretS3cret",
     },
 ];
 

@@ -221,10 +221,9 @@ fn a_flag_without_a_value_uncovers_nothing_behind_it() {
 
 /// A search that starts again behind each of them would take minutes.
 #[test]
-fn texts_that_repeat_what_comes_before_a_secret_are_searched_in_one_pass() {
-    for part in ["eyJ", "eyJx", "-----BEGIN", "token=", "a://b:c/", "?key=", "basic "] {
-        let hidden = hide_secrets(&part.repeat(1 << 20 >> 3));
-        assert!(!hidden.is_empty());
+fn a_text_that_repeats_the_looks_of_a_secret_is_searched_once() {
+    for text in ["eyJ".repeat(40_000), "eyJx".repeat(40_000), "-----BEGIN".repeat(12_000)] {
+        assert_eq!(few_stars(&hide_secrets(&text)), "***");
     }
 }
 

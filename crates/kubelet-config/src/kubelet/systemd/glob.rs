@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ::glob::{MatchOptions, Pattern};
+use ::glob::Pattern;
 
 use crate::kubelet::tree::{Tree, Unreadable};
 
@@ -35,7 +35,7 @@ fn step(tree: &dyn Tree, folders: &[PathBuf], part: &str) -> Vec<PathBuf> {
         let names = tree.list(folder).unwrap_or_default();
         names
             .into_iter()
-            .filter(|name| name.to_str().is_some_and(|name| matches(&pattern, name)))
+            .filter(|name| name.to_str().is_some_and(|name| matches(part, &pattern, name)))
             .map(|name| folder.join(name))
     });
     names.take(MAX_MATCHES).collect()
@@ -98,9 +98,10 @@ fn pattern(part: &str) -> Option<Pattern> {
     Pattern::new(&text).or_else(|_| Pattern::new(&text.replace('[', "[[]"))).ok()
 }
 
-fn matches(pattern: &Pattern, name: &str) -> bool {
-    let options = MatchOptions { require_literal_leading_dot: true, ..MatchOptions::default() };
-    pattern.matches_with(name, options)
+/// Whether a name matches a component and its pattern. A leading dot must be written.
+fn matches(part: &str, pattern: &Pattern, name: &str) -> bool {
+    let is_dot_written = part.starts_with('.') || part.starts_with("\\.");
+    (is_dot_written || !name.starts_with('.')) && pattern.matches(name)
 }
 
 #[cfg(test)]
@@ -109,7 +110,7 @@ mod tests {
     use crate::kubelet::tree::MemoryTree;
 
     fn is_match(text: &str, name: &str) -> bool {
-        pattern(text).is_some_and(|pattern| matches(&pattern, name))
+        pattern(text).is_some_and(|pattern| matches(text, &pattern, name))
     }
 
     #[test]
