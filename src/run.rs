@@ -57,9 +57,7 @@ const WHY_WAIT: Duration = Duration::from_millis(500);
 pub fn run(config: &[PathBuf]) -> ExitCode {
     log::init();
     let troubles = Troubles::default();
-    let Some(settings) = settings(config, &troubles) else {
-        return ExitCode::from(EXIT_CONFIG);
-    };
+    let Some(settings) = settings(config, &troubles) else { return ExitCode::from(EXIT_CONFIG) };
     memory::lock();
     abort_on_panic();
     let code = match runtime() {

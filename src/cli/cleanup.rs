@@ -73,9 +73,7 @@ fn is_agent(pid: u32) -> bool {
 }
 
 fn describe(node: &str, removed: Option<&Removed>) -> String {
-    let Some(Removed { conditions, taints }) = removed else {
-        return format!("there is no Node {node}\n");
-    };
+    let Some(Removed { conditions, taints }) = removed else { return format!("there is no Node {node}\n") };
     if conditions.is_empty() && taints.is_empty() {
         return format!("Node {node} has no conditions or taints of nodevigil\n");
     }

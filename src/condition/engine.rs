@@ -259,9 +259,7 @@ impl ConditionState {
     /// The condition without a problem: healthy, a warning or `Unknown`. None before the first report of a condition that the Node does not
     /// have.
     fn without_problem(&self, now: Uptime) -> Option<Condition> {
-        let Some((view, reported_at)) = &self.view else {
-            return self.shown.clone();
-        };
+        let Some((view, reported_at)) = &self.view else { return self.shown.clone() };
         if now >= *reported_at + SILENT_AFTER {
             let message = format!("the monitor has not reported for {} s", now.saturating_sub(*reported_at).as_secs());
             return Some(self.condition(Status::Unknown, Reason::MonitorSilent.spec().name, &message));

@@ -59,9 +59,7 @@ pub fn plan(tree: &dyn Tree, judge: &dyn Fn(&dyn Tree) -> Report, is_chosen: &dy
             break;
         };
         tried.push(finding.clone());
-        let Some(trial) = apply(&overlay, &finding.edits) else {
-            continue;
-        };
+        let Some(trial) = apply(&overlay, &finding.edits) else { continue };
         let after = judge(&trial);
         if is_better(&report, &after, finding) {
             fixed.push(finding.clone());

@@ -62,9 +62,7 @@ fn flags_in_line<'a>(line: &'a str, start: usize, flags: &mut Vec<FlagText<'a>>)
 fn flag_length(text: &str) -> usize {
     let stop = |c: char| c.is_whitespace() || matches!(c, '"' | '\'');
     let plain = text.find(stop).unwrap_or(text.len());
-    let Some(quote) = text[plain..].chars().next().filter(|c| !c.is_whitespace()) else {
-        return plain;
-    };
+    let Some(quote) = text[plain..].chars().next().filter(|c| !c.is_whitespace()) else { return plain };
     if !text[..plain].ends_with('=') {
         return plain;
     }

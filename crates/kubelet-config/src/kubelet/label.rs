@@ -52,9 +52,7 @@ const ALLOWED_DOMAINS: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io
 
 /// Whether a kubelet refuses to start with that key in `--node-labels` (`ValidateKubeletFlags`).
 pub fn is_forbidden(key: &str) -> bool {
-    let Some((domain, _)) = key.split_once('/') else {
-        return false;
-    };
+    let Some((domain, _)) = key.split_once('/') else { return false };
     let within = |parent: &str| domain.strip_suffix(parent).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
     (within("kubernetes.io") || within("k8s.io"))
         && !ALLOWED_KEYS.contains(&key)

@@ -58,9 +58,7 @@ pub fn find(tree: &dyn Tree, unit: &Unit) -> Vec<UnreadFile> {
     let mut found = Vec::new();
     let named: Vec<PathBuf> = unit.events.iter().filter_map(meant_file).take(MAX_FOUND).map(PathBuf::from).collect();
     for path in named.iter().cloned().chain(candidates(tree)) {
-        let Ok(real) = tree.real_path(&path) else {
-            continue;
-        };
+        let Ok(real) = tree.real_path(&path) else { continue };
         if read.contains(&path) || read.contains(&real) || is_named(unit, &path) {
             continue;
         }
@@ -102,9 +100,7 @@ fn is_leftover(name: &str) -> bool {
 
 /// Whether a command of the unit names the file: a shell there may read it.
 fn is_named(unit: &Unit, path: &Path) -> bool {
-    let Some(path) = path.to_str() else {
-        return false;
-    };
+    let Some(path) = path.to_str() else { return false };
     let commands =
         unit.settings.iter().filter(|((_, key), _)| key.starts_with("Exec")).map(|(_, setting)| setting.value.as_str());
     let words = unit.argv.iter().map(|word| word.text.as_str());
@@ -115,9 +111,7 @@ fn is_named(unit: &Unit, path: &Path) -> bool {
 /// `KubeletConfiguration` or a script is none, whatever its name. One that the unit names is meant.
 fn meant_for_a_kubelet(tree: &dyn Tree, path: &Path, is_named: bool) -> Vec<Assignment> {
     let is_file = tree.stat(path).is_ok_and(|meta| meta.kind == Kind::File);
-    let Some(bytes) = is_file.then(|| tree.read_bounded(path, MAX_BYTES).ok()).flatten() else {
-        return Vec::new();
-    };
+    let Some(bytes) = is_file.then(|| tree.read_bounded(path, MAX_BYTES).ok()).flatten() else { return Vec::new() };
     let text = String::from_utf8_lossy(&bytes);
     if is_document(&text) || !(is_named || text.contains("KUBELET_") || text.contains("--")) {
         return Vec::new();

@@ -24,9 +24,7 @@ pub(super) fn is_built_in(snapshot: &Snapshot, word: usize) -> bool {
 
 /// Where the flag's name is: of `--x=${Y}` the word of `ExecStart=`, not the variable's value.
 pub(super) fn flag(snapshot: &Snapshot, used: &FlagUse) -> Location {
-    let Some(word) = word(snapshot, used, 0) else {
-        return used.at.clone();
-    };
+    let Some(word) = word(snapshot, used, 0) else { return used.at.clone() };
     let by_braces = word.origins.first().is_some_and(|origin| origin.braces);
     let written_out = || {
         snapshot.unit.exec.as_ref().is_some_and(|exec| {

@@ -26,9 +26,7 @@ const IN_TREE: [(&str, Minor); 5] =
     [("openstack", Minor(25)), ("aws", Minor(26)), ("azure", Minor(29)), ("vsphere", Minor(29)), ("gce", Minor(30))];
 
 pub(super) fn provider_invalid(snapshot: &Snapshot, report: &mut Report) {
-    let Some(used) = snapshot.flags.last("cloud-provider") else {
-        return;
-    };
+    let Some(used) = snapshot.flags.last("cloud-provider") else { return };
     let name = used.value.as_str();
     if matches!(name, "" | "external") || at::is_built_in(snapshot, used.word) {
         return;

@@ -32,9 +32,7 @@ pub(super) fn bad_kind(snapshot: &Snapshot, report: &mut Report) {
 }
 
 fn bad(snapshot: &Snapshot, file: &ConfigFile, rule: &'static str) -> Option<Finding> {
-    let ConfigFileState::Bad { at, reason, right } = &file.state else {
-        return None;
-    };
+    let ConfigFileState::Bad { at, reason, right } = &file.state else { return None };
     let message = format!("the kubelet cannot load {}: {reason}; it exits", file.at);
     let finding = Finding::new(rule, Severity::Fatal, at.clone(), message).step(file.declared.clone(), "names it");
     let then = restart(snapshot);
@@ -141,9 +139,7 @@ fn why(path: &str, meant: &str) -> &'static str {
 
 pub(super) fn too_new(snapshot: &Snapshot, report: &mut Report) {
     for field in &snapshot.config.unknown {
-        let (Some(since), Some(version)) = (field.since, &snapshot.version) else {
-            continue;
-        };
+        let (Some(since), Some(version)) = (field.since, &snapshot.version) else { continue };
         let (path, at) = (&field.path, &field.at);
         let message = format!("{path} exists since {since}: this kubelet ({version}) ignores it");
         report.add(

@@ -40,9 +40,7 @@ pub(super) fn no_credentials(snapshot: &Snapshot, report: &mut Report) {
         return;
     }
     let machine = &snapshot.machine;
-    let Some((at, reason)) = unusable(&machine.kubeconfig) else {
-        return;
-    };
+    let Some((at, reason)) = unusable(&machine.kubeconfig) else { return };
     if can_bootstrap(snapshot) {
         return;
     }

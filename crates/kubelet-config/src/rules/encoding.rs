@@ -48,9 +48,7 @@ pub(super) fn encoding(snapshot: &Snapshot, report: &mut Report) {
     // A file's worst defect speaks for the file.
     let mut files: BTreeMap<&str, Finding> = BTreeMap::new();
     for event in &snapshot.unit.events {
-        let Some(finding) = encoding_of(snapshot, &arrived, &used, event) else {
-            continue;
-        };
+        let Some(finding) = encoding_of(snapshot, &arrived, &used, event) else { continue };
         let known = files.get(&*event.at.file);
         if known.is_none_or(|known| known.severity < finding.severity) {
             files.insert(&event.at.file, finding);

@@ -122,9 +122,7 @@ pub(super) fn required_missing(snapshot: &Snapshot, report: &mut Report) {
 
 pub(super) fn dropped(snapshot: &Snapshot, report: &mut Report) {
     for file in &snapshot.unit.env_files {
-        let EnvFileState::Skipped { reason } = &file.state else {
-            continue;
-        };
+        let EnvFileState::Skipped { reason } = &file.state else { continue };
         let path = file.path.display();
         let (severity, what) = if file.optional {
             (Severity::Error, "systemd skips all of it and logs nothing".to_owned())
@@ -138,9 +136,7 @@ pub(super) fn dropped(snapshot: &Snapshot, report: &mut Report) {
         report.add(finding.step(file.declared.clone(), "this line loads it"));
     }
     for event in &snapshot.unit.events {
-        let EventKind::BadEnvironmentFile { reason } = &event.kind else {
-            continue;
-        };
+        let EventKind::BadEnvironmentFile { reason } = &event.kind else { continue };
         let message =
             format!("systemd ignores this `EnvironmentFile=`, because {reason}. It reads no file for this line");
         let fix = format!(

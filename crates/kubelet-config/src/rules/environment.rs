@@ -21,9 +21,7 @@ pub(super) fn overridden_by_file(snapshot: &Snapshot, report: &mut Report) {
     let used = used_names(snapshot);
     let variables = snapshot.unit.variables.iter().filter(|(name, _)| used.contains(name.as_str()));
     for (_, variable) in variables.take(MAX_FINDINGS) {
-        let Source::File { declared } = &variable.effective.source else {
-            continue;
-        };
+        let Source::File { declared } = &variable.effective.source else { continue };
         let all = variable.overridden.iter().filter(|one| one.at.line > 0 && one.at != variable.effective.at);
         let all: Vec<&Assignment> = all.collect();
         let last = &all[all.len().saturating_sub(MAX_OVERRIDDEN)..];
@@ -173,9 +171,7 @@ pub(super) fn environment_order(snapshot: &Snapshot, report: &mut Report) {
         }
     }
     for event in &snapshot.unit.events {
-        let EventKind::Reset { key, by } = &event.kind else {
-            continue;
-        };
+        let EventKind::Reset { key, by } = &event.kind else { continue };
         let lost = arrived.lost(&event.text);
         if key != "Environment" || lost.is_empty() {
             continue;

@@ -9,9 +9,7 @@ pub(super) fn swap_on(snapshot: &Snapshot, report: &mut Report) {
     let Some(swaps) = &snapshot.machine.kernel.swaps else {
         return report.not_checked("KN001", "/proc/swaps of the host");
     };
-    let Some(swap) = swaps.first() else {
-        return;
-    };
+    let Some(swap) = swaps.first() else { return };
     if snapshot.settings.bool("failSwapOn") == Some(false) {
         return;
     }
@@ -61,9 +59,7 @@ pub(super) fn ip_forward(snapshot: &Snapshot, report: &mut Report) {
     let ipv6 = sysctls.get("net.ipv6.conf.all.forwarding").filter(|_| has_ipv6);
     let all = [("net.ipv4.ip_forward", Some(forward)), ("net.ipv6.conf.all.forwarding", ipv6)];
     for (name, found) in all {
-        let Some(found) = found.filter(|found| found.value == "0") else {
-            continue;
-        };
+        let Some(found) = found.filter(|found| found.value == "0") else { continue };
         let message = format!(
             "{name} is 0, the kernel's default. The kernel drops what pods send to other nodes, and kubeadm's preflight \
              check fails."

@@ -77,9 +77,7 @@ pub(super) fn resolv_loop(snapshot: &Snapshot, report: &mut Report) {
         }
         FileState::Bad { .. } => report.not_checked(ID, "a file of resolvConf that can be read"),
         FileState::Present(servers) => {
-            let Some(server) = servers.iter().find(|server| is_loopback(&server.value)) else {
-                return;
-            };
+            let Some(server) = servers.iter().find(|server| is_loopback(&server.value)) else { return };
             let message = format!(
                 "Pods get the name server {} ({}), a loopback address: in a pod it is the pod itself. CoreDNS asks itself and \
                  stops with 'Loop detected'.",

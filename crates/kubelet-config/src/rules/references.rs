@@ -14,9 +14,7 @@ use crate::kubelet::snapshot::Snapshot;
 use crate::kubelet::systemd::{Arg, Assignment, Exec, Source, Variable};
 
 pub(super) fn not_referenced(snapshot: &Snapshot, report: &mut Report) {
-    let Some(exec) = &snapshot.unit.exec else {
-        return;
-    };
+    let Some(exec) = &snapshot.unit.exec else { return };
     if snapshot.command.launcher == Launcher::Script {
         report.not_checked("SD002", "what the script in ExecStart= does with its environment");
         return;
@@ -162,17 +160,13 @@ fn renamed(snapshot: &Snapshot, effective: &Assignment, used: &str) -> Remedy {
 const MAX_BRACES: usize = 100;
 
 pub(super) fn braces_one_word(snapshot: &Snapshot, report: &mut Report) {
-    let Some(exec) = &snapshot.unit.exec else {
-        return;
-    };
+    let Some(exec) = &snapshot.unit.exec else { return };
     if snapshot.command.launcher == Launcher::Script {
         return; // Who knows whether the script splits it.
     }
     let in_braces: Vec<_> = exec.references().into_iter().filter(|(_, _, braces)| *braces).collect();
     for (name, at, _) in in_braces.iter().take(MAX_BRACES) {
-        let Some(declared) = exec.words.iter().find(|word| word.at == *at) else {
-            continue;
-        };
+        let Some(declared) = exec.words.iter().find(|word| word.at == *at) else { continue };
         let alone = declared.text == format!("${{{name}}}");
         if alone && is_flags_value(snapshot, at) {
             continue;
@@ -226,9 +220,7 @@ fn one_word(snapshot: &Snapshot, name: &str, at: &Location, word: Option<&Arg>, 
 }
 
 pub(super) fn exec_drops_variable(snapshot: &Snapshot, report: &mut Report) {
-    let Some(exec) = &snapshot.unit.exec else {
-        return;
-    };
+    let Some(exec) = &snapshot.unit.exec else { return };
     if snapshot.command.launcher == Launcher::Script {
         return; // The script may read the variable itself.
     }

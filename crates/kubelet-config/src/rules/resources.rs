@@ -161,9 +161,7 @@ pub(super) fn eviction_nonsense(snapshot: &Snapshot, report: &mut Report) {
     }
     for path in [HARD, "evictionSoft"] {
         for (key, text) in snapshot.settings.map(path) {
-            let Some(at) = key_place(snapshot, path, key) else {
-                continue;
-            };
+            let Some(at) = key_place(snapshot, path, key) else { continue };
             if let Some((severity, nonsense)) = nonsense(key, text, memory) {
                 let message = format!("{path}: {key}<{text}: {nonsense}");
                 let finding = Finding::new("RS003", severity, at, message);
@@ -230,9 +228,7 @@ fn nonsense(key: &str, text: &str, memory: Option<f64>) -> Option<(Severity, Str
 fn soft_below_hard(snapshot: &Snapshot, report: &mut Report, memory: Option<f64>) {
     let hard = snapshot.settings.map(HARD);
     for (key, soft) in snapshot.settings.map("evictionSoft") {
-        let (Some(at), Some(hard)) = (key_place(snapshot, "evictionSoft", key), hard.get(key)) else {
-            continue;
-        };
+        let (Some(at), Some(hard)) = (key_place(snapshot, "evictionSoft", key), hard.get(key)) else { continue };
         // Two percentages can be compared whatever they are of.
         let is_same_form = soft.ends_with('%') == hard.ends_with('%');
         let whole = if is_same_form { Some(1.0) } else { memory.filter(|_| key == MEMORY) };

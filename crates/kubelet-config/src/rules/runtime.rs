@@ -74,9 +74,7 @@ fn asks(snapshot: &Snapshot, runtime: &Runtime) -> Asks {
         let version = runtime.version.as_deref().unwrap_or_default();
         return Asks::No(format!("{name} {version} does not report its driver to the kubelet"));
     }
-    let Some(version) = &snapshot.version else {
-        return Asks::Unknown("the kubelet's version");
-    };
+    let Some(version) = &snapshot.version else { return Asks::Unknown("the kubelet's version") };
     let gates = snapshot.settings.get("featureGates");
     let gate = gates.and_then(|gates| gates.value.get("KubeletCgroupDriverFromCRI")?.as_bool());
     // Alpha in 1.28, on by default since 1.31, locked since 1.34 (KEP-4033).

@@ -274,9 +274,7 @@ fn outside_section(snapshot: &Snapshot, event: &Event, new: impl FnOnce(String, 
 
 /// Whether the rest of a file is lost because of a command, of which SD008 tells: the event before it says so.
 pub(super) fn is_bad_command(events: &[Event], index: usize) -> bool {
-    let Some([cause, cut]) = index.checked_sub(1).and_then(|first| events.get(first..=index)) else {
-        return false;
-    };
+    let Some([cause, cut]) = index.checked_sub(1).and_then(|first| events.get(first..=index)) else { return false };
     matches!(cut.kind, EventKind::RestOfFileLost { .. })
         && matches!(cause.kind, EventKind::BadQuoting | EventKind::BadSpecifier { .. } | EventKind::BadCommand { .. })
         && cause.at.file == cut.at.file

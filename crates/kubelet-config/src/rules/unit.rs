@@ -33,9 +33,7 @@ fn old_command_stays(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
     let events = &snapshot.unit.events;
     for (index, event) in events.iter().enumerate() {
-        let EventKind::RestOfFileLost { reason } = &event.kind else {
-            continue;
-        };
+        let EventKind::RestOfFileLost { reason } = &event.kind else { continue };
         if !is_bad_command(events, index) {
             continue;
         }

@@ -101,9 +101,7 @@ fn walk(tree: &dyn Tree, folder: &Path, used: &FlagUse, files: &mut Vec<ConfigFi
         }
     };
     for _ in 0..MAX_DROP_INS {
-        let Some((path, kind)) = rest.pop() else {
-            return found;
-        };
+        let Some((path, kind)) = rest.pop() else { return found };
         if kind == Kind::Folder {
             match tree.list(&path) {
                 Ok(names) => rest.extend(names.into_iter().rev().map(|name| {

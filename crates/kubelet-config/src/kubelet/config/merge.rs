@@ -8,9 +8,7 @@ use crate::kubelet::version::Version;
 
 /// What `patch` makes of `target`.
 pub(super) fn patch(target: Option<Node>, patch: Node) -> Node {
-    let Value::Map(changes) = patch.value else {
-        return patch;
-    };
+    let Value::Map(changes) = patch.value else { return patch };
     let (entries, at) = match target {
         Some(Node { value: Value::Map(entries), at }) => (entries, at),
         _ => (Vec::new(), patch.at),
@@ -28,9 +26,7 @@ pub(super) fn patch(target: Option<Node>, patch: Node) -> Node {
 
 /// The fields that the kubelet of that version knows.
 pub(super) fn known(node: Node, prefix: &str, version: Option<&Version>) -> Node {
-    let Value::Map(entries) = node.value else {
-        return node;
-    };
+    let Value::Map(entries) = node.value else { return node };
     let entries = by_key(entries).into_values().filter_map(|mut entry| {
         let path = format!("{prefix}{}", entry.key);
         let field = fields::find(&path).filter(|field| field.is_known_in(version))?;

@@ -16,9 +16,7 @@ const EVICTION_HARD: &str = "evictionHard";
 pub(super) fn lay_over(settings: &mut Settings, config: &Configuration, version: Option<&Version>) {
     let thresholds = settings.get(EVICTION_HARD).cloned();
     for field in FIELDS.iter().filter(|field| defaults::is_setting(field) && field.is_known_in(version)) {
-        let Some(entry) = config.entry(field.path) else {
-            continue;
-        };
+        let Some(entry) = config.entry(field.path) else { continue };
         let effective = written(entry, field);
         let is_unset = matches!(field.default, FieldDefault::UnlessZero(_)) && defaults::is_zero(&effective.value)
             || field.path == "podPidsLimit" && effective.value.as_i64().is_some_and(|n| n < 0);

@@ -17,9 +17,7 @@ pub(super) fn lay_over(settings: &mut Settings, line: &CommandLine, version: Opt
         if version.is_some_and(|version| !spec.known_in(version.minor)) {
             continue;
         }
-        let Some(value) = spec.value.read(&used.value) else {
-            continue;
-        };
+        let Some(value) = spec.value.read(&used.value) else { continue };
         // pflag takes an empty address and sets nothing.
         if spec.value == ValueKind::Ip && used.value.is_empty() {
             continue;

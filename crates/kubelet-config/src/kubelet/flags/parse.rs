@@ -91,9 +91,7 @@ impl<'a, P: Fn(usize) -> Location> Reader<'a, P> {
         let mut letters = whole;
         while let Some(letter) = letters.chars().next() {
             let rest = letters.get(letter.len_utf8()..).unwrap_or_default();
-            let Some(spec) = table::find_short(letter) else {
-                return self.unknown_letters(letters);
-            };
+            let Some(spec) = table::find_short(letter) else { return self.unknown_letters(letters) };
             let value = rest.strip_prefix('=').filter(|value| !value.is_empty());
             let mut used = self.used(format!("-{letter}"), value.or(Some(rest)));
             spec.name.clone_into(&mut used.name);

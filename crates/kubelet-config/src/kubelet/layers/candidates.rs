@@ -30,17 +30,10 @@ const MAX_OTHERS: usize = 16;
 /// assert_eq!(candidate_units(&tree), ["k3s.service"]);
 /// ```
 pub fn candidate_units(tree: &dyn Tree) -> Vec<String> {
-    let mut found: Vec<(u8, String)> = NAMES
-        .iter()
-        .map(|name| (*name).to_owned())
-        .chain(others(tree))
-        .filter_map(|name| Some((rank(tree, &name)?, name)))
-        .collect();
-    found.sort_by_key(|(rank, _)| *rank);
-    if found.is_empty() {
-        return vec!["kubelet.service".to_owned()];
-    }
-    found.into_iter().map(|(_, name)| name).collect()
+    let names = NAMES.into_iter().map(str::to_owned).chain(others(tree));
+    let mut found: Vec<String> = names.filter(|name| rank(tree, name).is_some()).collect();
+    found.sort_by_cached_key(|name| rank(tree, name));
+    if found.is_empty() { vec!["kubelet.service".to_owned()] } else { found }
 }
 
 /// `kubelet-*.service` and `k3s-*.service`.

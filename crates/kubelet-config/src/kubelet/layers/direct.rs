@@ -133,12 +133,8 @@ fn may_be_a_program(text: &str) -> bool {
 
 /// `kubelet`, or the name of one of several releases: `kubelet-v1.31.2`, `kubelet.1.30`.
 fn is_kubelet(name: &str) -> bool {
-    let Some(rest) = name.strip_prefix("kubelet") else {
-        return false;
-    };
-    let Some(rest) = rest.strip_prefix(['-', '_', '.']) else {
-        return rest.is_empty();
-    };
+    let Some(rest) = name.strip_prefix("kubelet") else { return false };
+    let Some(rest) = rest.strip_prefix(['-', '_', '.']) else { return rest.is_empty() };
     rest.strip_prefix('v').unwrap_or(rest).starts_with(|c: char| c.is_ascii_digit())
 }
 

@@ -45,9 +45,7 @@ pub(super) fn resolve_command(
 ) -> KubeletCommand {
     let mut kubelet = KubeletCommand::new(launcher);
     let mut words = unit.argv.get(first + 1..).unwrap_or_default().iter();
-    let Some(command) = words.find(|word| matches!(word.text.as_str(), "agent" | "server")) else {
-        return kubelet;
-    };
+    let Some(command) = words.find(|word| matches!(word.text.as_str(), "agent" | "server")) else { return kubelet };
     let program = Program { launcher, is_server: command.text == "server" };
     let options = options::read(tree, unit, program, words.as_slice(), &mut kubelet);
     if program.is_server {

@@ -32,9 +32,7 @@ pub fn of_running(tree: &dyn Tree, path: &str, cert_dir: Option<&str>) -> FileSt
 
 /// The kubeconfig that a flag names.
 pub(super) fn kubeconfig(tree: &dyn Tree, settings: &Settings, flag: &str) -> FileState<Kubeconfig> {
-    let Some(path) = settings.text(flag) else {
-        return FileState::NotAsked;
-    };
+    let Some(path) = settings.text(flag) else { return FileState::NotAsked };
     // The kubelet prefers the certificate that it has renewed to the one that it was given
     // (`Current` in k8s.io/client-go/util/certificate/certificate_store.go).
     let renewed = Some(cert_dir(settings).join(RENEWED))

@@ -80,9 +80,7 @@ const NAMED_BY: &[&str] = &["cgroupRoot", "kubeReservedCgroup", "systemReservedC
 /// The cgroups that the settings name, as they are written there, and whether they exist; empty where the host's
 /// cgroups are not to be seen.
 fn cgroups(tree: &dyn Tree, settings: &Settings) -> BTreeMap<String, bool> {
-    let Some(is_v2) = cgroup_v2(tree) else {
-        return BTreeMap::new();
-    };
+    let Some(is_v2) = cgroup_v2(tree) else { return BTreeMap::new() };
     let by_systemd = settings.text("cgroupDriver") == Some("systemd");
     NAMED_BY
         .iter()

@@ -13,9 +13,7 @@ const MAX_SERVERS: usize = 16;
 
 /// Reads the name servers of the effective `resolvConf`.
 pub(super) fn read(tree: &dyn Tree, settings: &Settings) -> FileState<Vec<Located<String>>> {
-    let Some(path) = settings.text("resolvConf") else {
-        return FileState::NotAsked;
-    };
+    let Some(path) = settings.text("resolvConf") else { return FileState::NotAsked };
     match FileState::read(tree, path, |at, bytes| Ok(servers(at, &String::from_utf8_lossy(bytes)))) {
         FileState::Missing { at } => {
             stub(tree, path).map_or(FileState::Missing { at }, |server| FileState::Present(vec![server]))

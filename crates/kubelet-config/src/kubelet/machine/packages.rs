@@ -24,9 +24,7 @@ pub struct Packages(BTreeMap<&'static str, Located<String>>);
 impl Packages {
     /// Reads the status file, if there is one.
     pub fn read(tree: &dyn Tree) -> Self {
-        let Ok(bytes) = tree.read_bounded(Path::new(STATUS), MAX_STATUS_BYTES) else {
-            return Self::default();
-        };
+        let Ok(bytes) = tree.read_bounded(Path::new(STATUS), MAX_STATUS_BYTES) else { return Self::default() };
         let mut found = BTreeMap::new();
         let file = Location::file(STATUS);
         // Of each paragraph `Package:`, then `Status:`, then `Version:`.

@@ -23,9 +23,7 @@ pub(super) fn find(tree: &dyn Tree, folders: &[PathBuf], unit_names: &[String], 
     let mut visited: Vec<PathBuf> = Vec::new();
     for folder in candidates(folders, unit_names) {
         // systemd names a drop-in by its folder's real path.
-        let Ok(real) = tree.real_path(&folder) else {
-            continue;
-        };
+        let Ok(real) = tree.real_path(&folder) else { continue };
         if visited.contains(&real) {
             continue;
         }
@@ -129,9 +127,7 @@ fn near_misses(tree: &dyn Tree, folders: &[PathBuf], unit_names: &[String], visi
     for folder in folders {
         for entry in tree.list(folder).unwrap_or_default() {
             let Some(name) = entry.to_str() else { continue };
-            let Some(reason) = unit_names.iter().find_map(|unit| near_miss(unit, name)) else {
-                continue;
-            };
+            let Some(reason) = unit_names.iter().find_map(|unit| near_miss(unit, name)) else { continue };
             let path = folder.join(name);
             let real = tree.real_path(&path).unwrap_or_else(|_| path.clone());
             let is_folder = tree.stat(&path).is_ok_and(|meta| meta.kind == Kind::Folder);

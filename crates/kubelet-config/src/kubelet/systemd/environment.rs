@@ -72,9 +72,7 @@ impl Lists {
                 }
             };
             let at = value.slice(word.start..word.end).place(context.source);
-            let Some(text) = expand(context, &word.text, &at, events) else {
-                continue;
-            };
+            let Some(text) = expand(context, &word.text, &at, events) else { continue };
             let Some(assigned) = assignment(context, &text, &at) else {
                 let kind = EventKind::InvalidAssignment { first: first.clone() };
                 events.push(event(kind, at, &text.text()));
@@ -98,9 +96,7 @@ impl Lists {
             return;
         }
         let at = value.place(context.source);
-        let Some(text) = expand(context, value, &at, events) else {
-            return;
-        };
+        let Some(text) = expand(context, value, &at, events) else { return };
         let text = text.text();
         let (path, optional) = match text.strip_prefix('-') {
             Some(path) => (path, true),
@@ -144,9 +140,7 @@ impl Lists {
             };
             let Some(word) = word else { return };
             let at = value.slice(word.start..word.end).place(context.source);
-            let Some(text) = expand(context, &word.text, &at, events) else {
-                continue;
-            };
+            let Some(text) = expand(context, &word.text, &at, events) else { continue };
             let valid =
                 env_file::is_variable_name(&text.text()) || (unsets && assignment(context, &text, &at).is_some());
             if !valid {

@@ -1,7 +1,7 @@
 //! glob(3) as `EnvironmentFile=` uses it: `*`, `?`, `[…]`, a backslash before a sign that means itself; no braces, no
 //! tilde; a leading dot must be written.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use ::glob::Pattern;
 
@@ -15,9 +15,6 @@ pub(in crate::kubelet) fn glob(tree: &dyn Tree, pattern: &str) -> Vec<PathBuf> {
     let mut found = vec![PathBuf::from("/")];
     for part in pattern.split('/').filter(|part| !part.is_empty()) {
         found = step(tree, &found, part);
-        if found.is_empty() {
-            break;
-        }
     }
     found.sort();
     found
@@ -43,30 +40,21 @@ fn step(tree: &dyn Tree, folders: &[PathBuf], part: &str) -> Vec<PathBuf> {
 
 /// Whether a pattern has a sign that is not protected.
 pub(super) fn has_signs(part: &str) -> bool {
-    let mut escaped = false;
-    for c in part.chars() {
-        match c {
-            _ if escaped => escaped = false,
-            '\\' => escaped = true,
-            '*' | '?' | '[' => return true,
-            _ => {}
-        }
-    }
-    false
+    let mut is_protected = false;
+    part.chars().any(|c| {
+        let is_sign = matches!(c, '*' | '?' | '[') && !is_protected;
+        is_protected = c == '\\' && !is_protected;
+        is_sign
+    })
 }
 
-fn unescaped(part: &str) -> PathBuf {
-    let mut plain = String::with_capacity(part.len());
-    let mut escaped = false;
-    for c in part.chars() {
-        if c == '\\' && !escaped {
-            escaped = true;
-        } else {
-            plain.push(c);
-            escaped = false;
-        }
-    }
-    Path::new(&plain).to_owned()
+fn unescaped(part: &str) -> String {
+    let mut is_escape = false;
+    let is_kept = |c: &char| {
+        is_escape = *c == '\\' && !is_escape;
+        !is_escape
+    };
+    part.chars().filter(is_kept).collect()
 }
 
 /// The classes of glob(7) that names are matched by, as ranges.
@@ -106,6 +94,8 @@ fn matches(part: &str, pattern: &Pattern, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::kubelet::tree::MemoryTree;
 

@@ -76,9 +76,7 @@ pub(super) fn resolve_unit(tree: &dyn Tree, name: &str, manager: &Manager) -> Un
 impl Loader<'_> {
     /// Tells of files of the unit's name that a higher one hides.
     fn hidden_fragments(&mut self, folders: &[PathBuf], found: &Found, name: &str) {
-        let Some(fragment) = &found.fragment else {
-            return;
-        };
+        let Some(fragment) = &found.fragment else { return };
         let mut wanted = vec![name, found.id.as_str()];
         wanted.dedup();
         for folder in folders {
@@ -98,9 +96,7 @@ impl Loader<'_> {
 
     /// Reads the fragment.
     fn fragment(&mut self, unit: &mut Unit, found: &Found) -> LoadState {
-        let Some(path) = &found.fragment else {
-            return LoadState::NotFound;
-        };
+        let Some(path) = &found.fragment else { return LoadState::NotFound };
         let at = Location::file(path);
         let error = |reason: String| LoadState::Error { at: at.clone(), reason };
         let state = match look(self.tree, path) {

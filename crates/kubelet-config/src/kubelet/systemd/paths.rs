@@ -78,9 +78,7 @@ impl Index {
         let mut seen = 0;
         for folder in folders {
             for name in tree.list(folder).unwrap_or_default() {
-                let Some(name) = name.to_str().filter(|name| names::kind(name).is_some()) else {
-                    continue;
-                };
+                let Some(name) = name.to_str().filter(|name| names::kind(name).is_some()) else { continue };
                 seen += 1;
                 if seen > MAX_ENTRIES || index.ids.contains_key(name) {
                     continue;
@@ -141,9 +139,7 @@ impl Index {
     fn aliases(&self, tree: &dyn Tree, unit: &str, base: &str, fragment: Option<&Path>, all: &mut BTreeSet<String>) {
         let instance = names::instance(unit).filter(|instance| !instance.is_empty());
         for source in self.ids.keys() {
-            let Some(leads_to) = self.leads_to(source).filter(|(name, _)| name == base) else {
-                continue;
-            };
+            let Some(leads_to) = self.leads_to(source).filter(|(name, _)| name == base) else { continue };
             if matches!(look(tree, &leads_to.1), Look::Null | Look::Empty | Look::Missing) {
                 continue;
             }

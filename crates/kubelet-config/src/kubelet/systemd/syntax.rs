@@ -143,9 +143,7 @@ impl Parser<'_> {
         each: &mut dyn FnMut(Pair, &mut Events) -> Result<(), ParseAbort>,
     ) -> Result<(), ParseAbort> {
         let text = line.trim();
-        let (Some(start), Some(first)) = (text.at.first().copied(), text.bytes.first().copied()) else {
-            return Ok(());
-        };
+        let (Some(start), Some(first)) = (text.at.first().copied(), text.bytes.first().copied()) else { return Ok(()) };
         let at = self.source.line(start);
         if !is_utf8(&text.bytes) {
             return Err(self.lost(start as usize, "the line is not valid UTF-8"));

@@ -97,9 +97,7 @@ fn node_ip_unset(snapshot: &Snapshot, report: &mut Report) {
     if !waits || snapshot.lifecycle != Lifecycle::BeforeFirstStart {
         return;
     }
-    let Some(used) = external(snapshot) else {
-        return;
-    };
+    let Some(used) = external(snapshot) else { return };
     let Some(local) = &snapshot.machine.addresses else {
         report.not_checked("CL006", "the addresses of this host's interfaces");
         return;

@@ -30,9 +30,7 @@ fn has_provider_id(cluster: &ClusterFacts) -> bool {
 }
 
 pub(in crate::rules) fn registered_before(snapshot: &Snapshot, report: &mut Report) {
-    let Some(used) = external(snapshot) else {
-        return;
-    };
+    let Some(used) = external(snapshot) else { return };
     let Some((cluster, taints)) = node(snapshot) else {
         if !no_node(snapshot) {
             report.not_checked("CL004", "the Node's taints and spec.providerID");
@@ -91,9 +89,7 @@ pub(in crate::rules) fn taint_stuck(snapshot: &Snapshot, report: &mut Report) {
 
 /// CL005 where the kubelet is given no providerID: who needs it, and the Node has none.
 pub(super) fn provider_id_absent(snapshot: &Snapshot, report: &mut Report) {
-    let Some((cluster, taints)) = node(snapshot) else {
-        return;
-    };
+    let Some((cluster, taints)) = node(snapshot) else { return };
     let late = cluster.node_age_secs.is_some_and(|age| age >= LATE_SECS);
     let explained = taints.iter().any(|taint| taint == UNINITIALIZED) || external(snapshot).is_some();
     if has_provider_id(cluster) || explained || !late || cluster.others_have_provider_id != Some(true) {
@@ -119,9 +115,7 @@ pub(in crate::rules) fn version_skew(snapshot: &Snapshot, report: &mut Report) {
     let Ok(server) = server.parse::<Version>() else {
         return report.not_checked(ID, "an API server's version that can be read");
     };
-    let Some(kubelet) = &snapshot.version else {
-        return report.not_checked(ID, "the kubelet's version");
-    };
+    let Some(kubelet) = &snapshot.version else { return report.not_checked(ID, "the kubelet's version") };
     let (new, old) = (kubelet.minor.0, server.minor.0);
     let allowed = if old >= 28 { 3 } else { 2 };
     let (why, fix) = if new > old {

@@ -49,9 +49,7 @@ fn certificate_is_anothers(snapshot: &Snapshot, report: &mut Report, name: &str,
         return;
     };
     let common_name = certificate.common_name.as_deref().unwrap_or_default();
-    let Some(known) = common_name.strip_prefix("system:node:").filter(|known| *known != name) else {
-        return;
-    };
+    let Some(known) = common_name.strip_prefix("system:node:").filter(|known| *known != name) else { return };
     let file = &certificate.at;
     let message = format!(
         "The Node's name will be {name}, but the kubelet's client certificate is for {known}. The API server lets the \
@@ -74,9 +72,7 @@ fn cloud_has_another(snapshot: &Snapshot, report: &mut Report, name: &str, place
         Ok(cloud) => cloud,
         Err(lacks) => return report.not_checked("CL007", lacks),
     };
-    let Some(known) = cloud.name.as_deref() else {
-        return;
-    };
+    let Some(known) = cloud.name.as_deref() else { return };
     if is_known_as(cloud, known, name) || is_known_as(cloud, cloud.instance_id.as_deref().unwrap_or_default(), name) {
         return;
     }

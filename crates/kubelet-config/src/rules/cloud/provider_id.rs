@@ -21,9 +21,7 @@ const AFTERWARDS: &str = "If the Node exists already, delete it before the kubel
                           Node cannot be changed.";
 
 pub(in crate::rules) fn provider_id(snapshot: &Snapshot, report: &mut Report) {
-    let Some((id, place)) = given_provider_id(snapshot) else {
-        return api::provider_id_absent(snapshot, report);
-    };
+    let Some((id, place)) = given_provider_id(snapshot) else { return api::provider_id_absent(snapshot, report) };
     let cloud = snapshot.cloud.as_ref();
     // What the operator declares counts more than what the cloud says.
     let right = snapshot.intent.provider_id.clone().or_else(|| cloud.ok()?.provider_id());

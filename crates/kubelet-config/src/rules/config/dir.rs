@@ -6,9 +6,7 @@ use super::{ConfigFile, ConfigFileState, Finding, Lifecycle, Location, Report, S
 const ALPHA: &str = "KUBELET_CONFIG_DROPIN_DIR_ALPHA";
 
 pub(in crate::rules) fn config_dir(snapshot: &Snapshot, report: &mut Report) {
-    let Some(used) = snapshot.flags.last("config-dir").filter(|used| !used.value.is_empty()) else {
-        return;
-    };
+    let Some(used) = snapshot.flags.last("config-dir").filter(|used| !used.value.is_empty()) else { return };
     // k3s and RKE2 create the folder before they start the kubelet.
     if at::is_built_in(snapshot, used.word) {
         return;

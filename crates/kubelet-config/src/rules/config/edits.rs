@@ -25,9 +25,7 @@ fn is_withheld(snapshot: &Snapshot, edit: &Edit) -> bool {
     if at.file.ends_with("/50-rancher.yaml") || are_written_by_distribution(snapshot, at) {
         return true;
     }
-    let Some(file) = snapshot.config.files.iter().find(|file| file.at.file == at.file) else {
-        return false;
-    };
+    let Some(file) = snapshot.config.files.iter().find(|file| file.at.file == at.file) else { return false };
     let deletes_a_comment = edit.change == Change::Lines(Vec::new()) && file.comment_lines.contains(&at.line);
     deletes_a_comment || file.document.as_ref().is_some_and(|document| has_alias(document, at))
 }
@@ -113,9 +111,7 @@ pub(in crate::rules) fn set(snapshot: &Snapshot, path: &str, value: &str) -> Opt
 
 /// What deletes the field whose key is there; nothing where that is more than a line.
 pub(in crate::rules) fn deletion(snapshot: &Snapshot, key: &Location) -> Vec<(Location, Change)> {
-    let Some(found) = find(snapshot, key).filter(Found::has_own_line) else {
-        return Vec::new();
-    };
+    let Some(found) = find(snapshot, key).filter(Found::has_own_line) else { return Vec::new() };
     let delete = |at: &Location| (at.clone(), Change::Lines(Vec::new()));
     let is_last = found.index + 1 == found.map.entries().len();
     let before = found.index.checked_sub(1).and_then(|index| found.map.entries().get(index));

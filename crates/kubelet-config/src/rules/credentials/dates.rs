@@ -32,21 +32,15 @@ fn is_overdue(certificate: &Certificate, now: i64) -> bool {
 /// AU002.
 pub(in crate::rules) fn client_certificate(snapshot: &Snapshot, report: &mut Report) {
     const ID: &str = "AU002";
-    let Some(kubeconfig) = kubeconfig(snapshot) else {
-        return;
-    };
+    let Some(kubeconfig) = kubeconfig(snapshot) else { return };
     let Some(certificate) = &kubeconfig.certificate else {
         if kubeconfig.certificate_problem.is_some() {
             report.not_checked(ID, "a client certificate that can be read");
         }
         return;
     };
-    let Some(now) = snapshot.observed.now_secs else {
-        return report.not_checked(ID, "the time");
-    };
-    let Some((severity, message, fix)) = judge(snapshot, certificate, now) else {
-        return;
-    };
+    let Some(now) = snapshot.observed.now_secs else { return report.not_checked(ID, "the time") };
+    let Some((severity, message, fix)) = judge(snapshot, certificate, now) else { return };
     let named =
         (certificate.at != kubeconfig.at).then(|| (kubeconfig.at.clone(), "the kubeconfig names this certificate"));
     report.add(Finding::new(ID, severity, certificate.at.clone(), message).fix(fix).steps(named));
@@ -109,9 +103,7 @@ pub(in crate::rules) fn rotation_off(snapshot: &Snapshot, report: &mut Report) {
     if settings::are_managed(snapshot) {
         return;
     }
-    let Some(kubeconfig) = kubeconfig(snapshot) else {
-        return;
-    };
+    let Some(kubeconfig) = kubeconfig(snapshot) else { return };
     let holder = match &kubeconfig.credential {
         ClientCredential::CertificateFile { path } => path.clone(),
         ClientCredential::CertificateData => format!("in {}", kubeconfig.at.file),
@@ -166,9 +158,7 @@ pub(in crate::rules) fn serving_certificate(snapshot: &Snapshot, report: &mut Re
             return report.not_checked(ID, "a serving certificate that can be read");
         }
         FileState::Present(certificate) => {
-            let Some(now) = snapshot.observed.now_secs else {
-                return report.not_checked(ID, "the time");
-            };
+            let Some(now) = snapshot.observed.now_secs else { return report.not_checked(ID, "the time") };
             if now <= certificate.not_after_secs {
                 return;
             }

@@ -77,9 +77,7 @@ fn is_match(pattern: &str, path: &str) -> bool {
 
 /// Compares the command, before its variables are expanded.
 pub(super) fn exec(unit: &Unit, loaded: &Loaded, found: &mut Differences) {
-    let Some(exec) = &unit.exec else {
-        return;
-    };
+    let Some(exec) = &unit.exec else { return };
     let own: Vec<&str> = exec.words.iter().skip(1).map(|word| word.text.as_str()).collect();
     let program = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
     let first = exec.words.first().map(|word| program(&word.text));

@@ -14,9 +14,7 @@ pub(in crate::rules) fn duplicate(snapshot: &Snapshot, report: &mut Report) {
         seen.entry(&used.name).or_default().push(used);
     }
     for (name, uses) in seen {
-        let (Some(spec), Some((last, earlier))) = (table::find(name), uses.split_last()) else {
-            continue;
-        };
+        let (Some(spec), Some((last, earlier))) = (table::find(name), uses.split_last()) else { continue };
         let Some((severity, what)) = what_is_lost(spec, last, earlier).filter(|_| !earlier.is_empty()) else {
             continue;
         };

@@ -11,9 +11,7 @@ pub(in crate::rules) fn bad_value(snapshot: &Snapshot, report: &mut Report) {
     for used in uses(snapshot) {
         // A flag that this release does not know is FL001's or FL002's.
         let known = |spec: &&FlagSpec| minor.is_none_or(|minor| spec.known_in(minor));
-        let Some(spec) = used.spec.filter(known) else {
-            continue;
-        };
+        let Some(spec) = used.spec.filter(known) else { continue };
         let (flag, value) = (&used.written, shortened(&used.value));
         let at = at::value_part(snapshot, used, 0, used.value.len());
         let (severity, message, fix) = if let Some(reason) = refusal(spec, used) {

@@ -20,9 +20,7 @@ const MAPS: [&str; 6] = [
 
 pub(in crate::rules) fn map_replaced(snapshot: &Snapshot, report: &mut Report) {
     for field in MAPS {
-        let (Some(entry), Some(flag)) = (snapshot.config.entry(field), settings::flag_of(field)) else {
-            continue;
-        };
+        let (Some(entry), Some(flag)) = (snapshot.config.entry(field), settings::flag_of(field)) else { continue };
         let effective = snapshot.settings.map(field);
         let text = |map: &BTreeMap<&str, &str>| {
             let sign = sign(field);
