@@ -63,7 +63,7 @@ pub fn run(config: &[PathBuf]) -> ExitCode {
     let code = match runtime() {
         Ok(runtime) => {
             let served = runtime.block_on(async {
-                stand_aside().await;
+                wait_for_service_to_stop().await;
                 serve_until_stopped(settings, troubles).await
             });
             // Dropped, it would wait for threads that hang in the kernel (state D).
@@ -212,7 +212,7 @@ async fn serve_until_stopped(settings: Settings, troubles: Troubles) -> anyhow::
 }
 
 /// In a pod: waits while nodevigil.service runs on the host. The service goes on without the kubelet and the container runtime.
-async fn stand_aside() {
+async fn wait_for_service_to_stop() {
     let mut is_first = true;
     while is_pod() && matches!(is_service_active().await, Ok(true)) {
         if is_first {

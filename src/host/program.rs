@@ -41,7 +41,7 @@ pub async fn version(tree: &dyn Tree, program: &Path) -> Result<Version, String>
 fn only_roots(tree: &dyn Tree, program: &Path) -> Result<(), String> {
     for path in program.ancestors() {
         let meta = tree.lstat(path).map_err(|error| format!("{} {error}", path.display()))?;
-        let wanted = if path == program { Kind::File } else { Kind::Folder };
+        let wanted = if path == program { Kind::File } else { Kind::Directory };
         if meta.kind != wanted || meta.uid != 0 || meta.mode & 0o022 != 0 {
             let (program, path) = (program.display(), path.display());
             return Err(format!("{program} is not run: users other than root can write {path}"));

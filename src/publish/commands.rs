@@ -115,10 +115,10 @@ pub async fn cleanup(settings: &KubernetesSettings, kubelet: KubeletFacts) -> Re
         .with_context(|| format!("Node {}, with {}", session.node_name, session.source))
 }
 
-/// Removes them from every Node; returns those that had any.
+/// Removes nodevigil's conditions and taints from every Node; returns the Nodes that had any.
 ///
 /// # Errors
-/// As [`cleanup`], at the first Node of which they cannot be removed.
+/// The first error of a Node; the other Nodes are cleaned up all the same.
 pub async fn cleanup_all(settings: &KubernetesSettings, kubelet: KubeletFacts) -> Result<Vec<(String, Removed)>> {
     let session = connect_once(settings, kubelet).await?;
     remove_all(&Api::all(session.client)).await.with_context(|| session.source.to_string())

@@ -91,7 +91,7 @@ fn apply<'a>(overlay: &Overlay<'a>, edits: &[Edit]) -> Option<Overlay<'a>> {
 
 fn is_vendors(tree: &dyn Tree, path: &Path) -> bool {
     let real = tree.real_path(path).unwrap_or_else(|_| path.to_owned());
-    NOT_THE_OPERATORS.iter().any(|folder| path.starts_with(folder) || real.starts_with(folder))
+    NOT_THE_OPERATORS.iter().any(|directory| path.starts_with(directory) || real.starts_with(directory))
 }
 
 /// Whether a finding is gone or less severe, and no rule finds more errors in a file than before.

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use case::{Case, Record, Said, World};
 
-fn folder() -> &'static Path {
+fn directory() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/full/oracle"))
 }
 
@@ -33,7 +33,7 @@ fn ensure_equal(world: &World, cases: &[(Case, Said)]) {
 #[test]
 fn past_differences_stay_away() {
     let mut count = 0;
-    for entry in fs::read_dir(folder().join("regressions")).unwrap() {
+    for entry in fs::read_dir(directory().join("regressions")).unwrap() {
         let text = fs::read(entry.unwrap().path()).unwrap();
         let record: Record = serde_json::from_slice(&text).unwrap();
         ensure_equal(&record.world, &[(record.case, record.said)]);
@@ -44,7 +44,7 @@ fn past_differences_stay_away() {
 
 #[test]
 fn recorded_trees_resolve_as_systemd_said() {
-    let text = fs::read_to_string(folder().join("recorded.jsonl")).unwrap();
+    let text = fs::read_to_string(directory().join("recorded.jsonl")).unwrap();
     let mut lines = text.lines();
     let world: World = serde_json::from_str(lines.next().unwrap()).unwrap();
     let cases: Vec<(Case, Said)> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();

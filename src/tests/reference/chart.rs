@@ -28,7 +28,7 @@ the default values. Helm installs the policies last; to have them before the rol
 
 The container is privileged, because a container runtime lets no other container open `/dev/kmsg`, the kernel's log. It has the host's network and process ids. The
 host's root directory is mounted at `/host`, and the agent makes it its own root directory, so that every path in its messages and settings is the
-host's. The root file system is read-only there; other file systems of the host (`/run`, `/dev`, a separate `/var`) are not. The agent writes only to `/run/nodevigil` and `/var/lib/nodevigil`. Whoever takes over its process has the whole node. At the API server its token is bound to the pod, and the
+host's. The root file system is read-only there; other file systems of the host (`/run`, `/dev`, a separate `/var`) are not. The agent writes only to `/run/nodevigil` and `/var/lib/nodevigil`. An attacker who takes over its process controls the whole node. At the API server its token is bound to the pod, and the
 policies let it write only conditions, taints and Events of the pod's own Node.
 
 ## What the systemd unit does better

@@ -130,7 +130,7 @@ impl Case {
             .file("/etc/os-release", world.os_release.clone());
         self.entries.iter().fold(host, |tree, (path, entry)| match entry {
             Entry::Link(target) => tree.link(path, target),
-            Entry::Folder => tree.folder(path),
+            Entry::Folder => tree.directory(path),
             Entry::File(_) | Entry::Bytes(_) => tree.file(path, entry.content().unwrap_or_default()),
         })
     }

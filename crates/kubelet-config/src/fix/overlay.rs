@@ -53,7 +53,7 @@ impl<'a> Overlay<'a> {
             return Ok(of_base.map_or_else(|_| new(Kind::File, size_bytes, 0o644), |meta| Meta { size_bytes, ..meta }));
         }
         let has_new_file = || self.files.keys().any(|file| file.starts_with(&real));
-        of_base.or_else(|error| if has_new_file() { Ok(new(Kind::Folder, 0, 0o755)) } else { Err(error) })
+        of_base.or_else(|error| if has_new_file() { Ok(new(Kind::Directory, 0, 0o755)) } else { Err(error) })
     }
 }
 

@@ -131,7 +131,7 @@ impl Tree for HostTree {
     }
 
     fn list(&self, path: &Path) -> Result<Vec<OsString>, Unreadable> {
-        if self.stat(path)?.kind != Kind::Folder {
+        if self.stat(path)?.kind != Kind::Directory {
             return Err(Unreadable::Io("is not a directory".to_owned()));
         }
         let directory = self.open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK)?;
@@ -178,7 +178,7 @@ fn meta(metadata: &Metadata) -> Meta {
     let kind = if file_type.is_file() {
         Kind::File
     } else if file_type.is_dir() {
-        Kind::Folder
+        Kind::Directory
     } else if file_type.is_symlink() {
         Kind::Link
     } else if file_type.is_char_device() && metadata.rdev() == makedev(1, 3) {

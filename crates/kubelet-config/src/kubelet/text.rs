@@ -37,7 +37,7 @@ pub(crate) fn nearest(name: &str, known: impl Iterator<Item = &'static str>) -> 
     (slips <= 2).then_some(nearest)
 }
 
-/// What is read of a file whose few lines matter: `/proc` and `/etc` have nothing longer.
+/// The largest small file that is read; those of `/proc` and `/etc` have a few lines.
 const MAX_SMALL_BYTES: usize = 256 << 10;
 
 /// The text of a small file; `None` if it cannot be had.

@@ -13,8 +13,8 @@ use std::path::{Component, Path, PathBuf};
 pub enum Kind {
     /// A regular file.
     File,
-    /// A folder.
-    Folder,
+    /// A directory.
+    Directory,
     /// A symbolic link (only where the last link is not followed).
     Link,
     /// `/dev/null`, by its device numbers: a mask.
@@ -47,7 +47,7 @@ pub enum Unreadable {
     /// Links that lead in a circle.
     #[error("too many levels of symbolic links")]
     LinkLoop,
-    /// A folder where a file was wanted, a FIFO, a socket, a device.
+    /// A directory where a file was wanted, a FIFO, a socket, a device.
     #[error("is not a regular file")]
     NotAFile,
     /// Larger than we are ready to read.
@@ -80,7 +80,7 @@ pub trait Tree {
     fn stat(&self, path: &Path) -> Result<Meta, Unreadable>;
     /// A regular file's content; never blocks on a FIFO, never reads more than `max_bytes`.
     fn read_bounded(&self, path: &Path, max_bytes: usize) -> Result<Vec<u8>, Unreadable>;
-    /// The names in a folder, sorted bytewise.
+    /// The names in a directory, sorted bytewise.
     fn list(&self, path: &Path) -> Result<Vec<OsString>, Unreadable>;
     /// The target of the link at `path`, as it is written.
     fn read_link(&self, path: &Path) -> Result<PathBuf, Unreadable>;
@@ -108,7 +108,7 @@ pub trait Tree {
 enum Entry {
     File(Vec<u8>),
     Link(PathBuf),
-    Folder,
+    Directory,
     Other,
 }
 
@@ -131,7 +131,7 @@ impl MemoryTree {
         Self::default()
     }
 
-    /// Adds a file, and the folders above it.
+    /// Adds a file, and the directories above it.
     #[must_use]
     pub fn file(mut self, path: impl Into<PathBuf>, content: impl Into<Vec<u8>>) -> Self {
         self.entries.insert(path.into(), Entry::File(content.into()));
@@ -145,10 +145,10 @@ impl MemoryTree {
         self
     }
 
-    /// Adds an empty folder.
+    /// Adds an empty directory.
     #[must_use]
-    pub fn folder(mut self, path: impl Into<PathBuf>) -> Self {
-        self.entries.insert(path.into(), Entry::Folder);
+    pub fn directory(mut self, path: impl Into<PathBuf>) -> Self {
+        self.entries.insert(path.into(), Entry::Directory);
         self
     }
 
@@ -173,7 +173,7 @@ impl MemoryTree {
         self
     }
 
-    fn is_folder(&self, path: &Path) -> bool {
+    fn is_directory(&self, path: &Path) -> bool {
         path == Path::new("/")
             || self.entries.range(path.to_owned()..).any(|(entry, _)| entry != path && entry.starts_with(path))
     }
@@ -213,13 +213,13 @@ impl MemoryTree {
         let (kind, size) = match self.entries.get(path) {
             Some(Entry::File(content)) => (Kind::File, content.len()),
             Some(Entry::Link(_)) => (Kind::Link, 0),
-            Some(Entry::Folder) => (Kind::Folder, 0),
+            Some(Entry::Directory) => (Kind::Directory, 0),
             Some(Entry::Other) => (Kind::Other, 0),
             None if path == Path::new("/dev/null") => (Kind::Null, 0),
-            None if self.is_folder(path) => (Kind::Folder, 0),
+            None if self.is_directory(path) => (Kind::Directory, 0),
             None => return Err(Unreadable::NotFound),
         };
-        let default_mode = if kind == Kind::Folder { 0o755 } else { 0o644 };
+        let default_mode = if kind == Kind::Directory { 0o755 } else { 0o644 };
         let mode = self.modes.get(path).copied().unwrap_or(default_mode);
         Ok(Meta { kind, size_bytes: size as u64, mode, uid: 0, gid: 0 })
     }
@@ -254,8 +254,8 @@ impl Tree for MemoryTree {
 
     fn list(&self, path: &Path) -> Result<Vec<OsString>, Unreadable> {
         let path = self.resolve(path, true)?;
-        if self.meta(&path)?.kind != Kind::Folder {
-            return Err(Unreadable::Io("is not a folder".to_owned()));
+        if self.meta(&path)?.kind != Kind::Directory {
+            return Err(Unreadable::Io("is not a directory".to_owned()));
         }
         let below = self.entries.keys().filter_map(|entry| entry.strip_prefix(&path).ok()?.components().next());
         let names: BTreeSet<OsString> = below.map(|name| name.as_os_str().to_owned()).collect();

@@ -31,13 +31,13 @@ const WELL_KNOWN: [&str; 12] = [
 ];
 
 /// Where others of that kind would lie.
-const FOLDERS: [&str; 3] = ["/etc/default", "/etc/sysconfig", "/etc/kubernetes"];
+const DIRECTORIES: [&str; 3] = ["/etc/default", "/etc/sysconfig", "/etc/kubernetes"];
 
 /// What editors and package managers leave beside a file.
 const LEFTOVERS: [&str; 10] =
     ["~", ".bak", ".old", ".orig", ".swp", ".rpmnew", ".rpmorig", ".rpmsave", ".ucf-dist", ".ucf-old"];
 
-/// The most entries that are looked at in a folder.
+/// The most entries that are looked at in a directory.
 const MAX_ENTRIES: usize = 1000;
 /// The largest file that is looked at: an environment file has a few lines.
 const MAX_BYTES: usize = 64 * 1024;
@@ -83,13 +83,13 @@ pub fn meant_file(event: &Event) -> Option<&str> {
 
 /// The well-known files, then what else lies beside them.
 fn candidates(tree: &dyn Tree) -> Vec<PathBuf> {
-    let beside = FOLDERS.iter().flat_map(|folder| {
-        tree.list(Path::new(folder))
+    let beside = DIRECTORIES.iter().flat_map(|directory| {
+        tree.list(Path::new(directory))
             .unwrap_or_default()
             .into_iter()
             .take(MAX_ENTRIES)
             .filter(|name| !is_leftover(&name.to_string_lossy()))
-            .map(|name| Path::new(folder).join(name))
+            .map(|name| Path::new(directory).join(name))
     });
     WELL_KNOWN.iter().map(PathBuf::from).chain(beside).collect()
 }

@@ -30,9 +30,9 @@ fn not_read(snapshot: &Snapshot, arrived: &Arrived<'_>, event: &Event, reason: N
         NotADropIn::Hidden if ending == "conf" => (Severity::Warning, "its name starts with a dot"),
         NotADropIn::Hidden => (Severity::Info, "its name starts with a dot"),
         NotADropIn::Prefix => {
-            (Severity::Info, "this folder is for units whose names begin with the folder's name, up to the dash")
+            (Severity::Info, "this directory is for units whose names begin with the directory's name, up to the dash")
         }
-        NotADropIn::Folder => (Severity::Warning, "its directory is not a drop-in directory of this unit"),
+        NotADropIn::Directory => (Severity::Warning, "its directory is not a drop-in directory of this unit"),
     };
     let message = format!("systemd does not read this file for {unit}: {why}");
     Finding::new("SD009", arrived.error_if_expected(&event.text, usual), event.at.clone(), message)
@@ -49,7 +49,7 @@ pub(super) fn hidden(snapshot: &Snapshot, report: &mut Report) {
         let (by, message) = match &event.kind {
             EventKind::DropInShadowed { by } => {
                 let why = if event.at.file.contains("/service.d/") {
-                    " (a file of the unit's own folder replaces one of service.d, even in /usr/lib)"
+                    " (a file of the unit's own directory replaces one of service.d, even in /usr/lib)"
                 } else {
                     ""
                 };

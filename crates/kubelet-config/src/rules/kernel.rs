@@ -92,7 +92,7 @@ pub(super) fn br_netfilter(snapshot: &Snapshot, report: &mut Report) {
     let (at, state) = match machine.kernel.sysctls.get(NAME) {
         Some(found) if found.value == "0" => (found.at.clone(), "0"),
         Some(_) => return,
-        // The folder of the module is only missing where other settings of the network can be seen.
+        // The directory of the module is only missing where other settings of the network can be seen.
         None => match machine.kernel.sysctls.get("net.ipv4.ip_forward") {
             Some(_) => (
                 Location::file("/proc/sys/net/bridge/bridge-nf-call-iptables"),

@@ -1,4 +1,4 @@
-//! What the rules of this folder share: which flags of a text do not reach the kubelet, which of them are expected, and
+//! What the rules of this directory share: which flags of a text do not reach the kubelet, which of them are expected, and
 //! how one restarts.
 
 use std::collections::BTreeSet;

@@ -22,8 +22,8 @@ pub(super) fn cni_missing(snapshot: &Snapshot, report: &mut Report) {
         return;
     }
     let machine = &snapshot.machine;
-    let Some(folder) = &machine.network.cni_dir else {
-        return report.not_checked(ID, "the folder in which the runtime looks for CNI configurations");
+    let Some(directory) = &machine.network.cni_dir else {
+        return report.not_checked(ID, "the directory in which the runtime looks for CNI configurations");
     };
     if machine.network.cni_configs.as_ref().is_some_and(|configs| !configs.is_empty()) {
         return;
@@ -33,10 +33,10 @@ pub(super) fn cni_missing(snapshot: &Snapshot, report: &mut Report) {
     if !snapshot.observed.live && snapshot.observed.process.is_none() {
         return report.not_checked(ID, "the running host: an image has no CNI configuration yet");
     }
-    report.add(no_cni(snapshot, folder, age));
+    report.add(no_cni(snapshot, directory, age));
 }
 
-fn no_cni(snapshot: &Snapshot, folder: &Path, age: Option<u64>) -> Finding {
+fn no_cni(snapshot: &Snapshot, directory: &Path, age: Option<u64>) -> Finding {
     let machine = &snapshot.machine;
     let since = age.map_or_else(String::new, |age| format!("; the kubelet started {age} s ago"));
     let severity = match age {
@@ -47,10 +47,10 @@ fn no_cni(snapshot: &Snapshot, folder: &Path, age: Option<u64>) -> Finding {
         if machine.network.cni_configs.is_some() { "has no *.conf, *.conflist or *.json" } else { "does not exist" };
     let message = format!(
         "There is no CNI configuration: {} {state}. The Node stays NotReady ('cni plugin not initialized'){since}.",
-        folder.display()
+        directory.display()
     );
     let named = machine.cri.runtime.as_ref().and_then(|runtime| runtime.cni_conf_dir.as_ref());
-    Finding::new("NW001", severity, Location::file(folder), message)
+    Finding::new("NW001", severity, Location::file(directory), message)
         .steps(named.map(|named| (named.at.clone(), "the runtime's configuration names this directory")))
 }
 

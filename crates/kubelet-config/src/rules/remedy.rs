@@ -209,7 +209,7 @@ pub(super) fn with_flags(snapshot: &Snapshot, effective: &Assignment, flags: &[S
     }
     let (good, obstacles) = writable(snapshot, flags);
     let (value, replaces) = joined(name, &effective.value, &good);
-    let is_packaged = NOT_THE_OPERATORS.iter().any(|folder| Path::new(&*at.file).starts_with(folder));
+    let is_packaged = NOT_THE_OPERATORS.iter().any(|directory| Path::new(&*at.file).starts_with(directory));
     let (what, change) = if in_file {
         let line = env_file_line(name, &value);
         (format!("write `{line}` at {at}"), (at.clone(), Change::Lines(vec![line])))

@@ -46,9 +46,9 @@ fn every_rule_of_the_table_judges_and_every_rule_that_judges_is_in_the_table() {
 }
 
 /// The text of every file below `src/rules`.
-fn texts(folder: &std::path::Path) -> Vec<(String, String)> {
+fn texts(directory: &std::path::Path) -> Vec<(String, String)> {
     let mut texts = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
+    for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
             texts.extend(self::texts(&path));
@@ -62,8 +62,8 @@ fn texts(folder: &std::path::Path) -> Vec<(String, String)> {
 
 #[test]
 fn every_rule_is_named_in_a_test() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/rules");
-    let tests: String = texts(&folder)
+    let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/rules");
+    let tests: String = texts(&directory)
         .into_iter()
         .filter_map(|(path, text)| {
             if path.ends_with("tests.rs") {

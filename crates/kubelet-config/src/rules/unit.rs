@@ -61,7 +61,7 @@ pub(super) fn missing_or_masked(snapshot: &Snapshot, report: &mut Report) {
         }
         LoadState::Masked { by } => {
             // systemctl looks for masks in these alone.
-            let is_removable = ["/etc/", "/run/"].iter().any(|folder| by.file.starts_with(folder));
+            let is_removable = ["/etc/", "/run/"].iter().any(|directory| by.file.starts_with(directory));
             let fix = if is_removable {
                 format!("`systemctl unmask {0} && systemctl enable --now {0}`", unit_name(snapshot))
             } else {

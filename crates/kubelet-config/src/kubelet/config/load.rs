@@ -41,8 +41,8 @@ pub fn load_config(tree: &dyn Tree, flags: &CommandLine, version: Option<&Versio
         }
         config.files.push(file);
     }
-    if let Some((used, folder)) = path_of(flags, "config-dir") {
-        for path in walk(tree, &folder, used, &mut config.files) {
+    if let Some((used, directory)) = path_of(flags, "config-dir") {
+        for path in walk(tree, &directory, used, &mut config.files) {
             let file = read(tree, &path, used, true);
             if let Some(document) = file.document.clone() {
                 check::check(&document, version, &mut config.unknown);
@@ -75,9 +75,9 @@ fn judge_merge(files: &mut [ConfigFile], merged: &Node, version: Option<&Version
     }
 }
 
-/// The files of a `--config-dir` that are read: `*.conf`, in lexical order, folders in their place. The others go to
-/// `files`. A link in the folder's own place is not followed, and no folder behind a link is entered.
-fn walk(tree: &dyn Tree, folder: &Path, used: &FlagUse, files: &mut Vec<ConfigFile>) -> Vec<PathBuf> {
+/// The files of a `--config-dir` that are read: `*.conf`, in lexical order, directories in their place. The others go to
+/// `files`. A link in the directory's own place is not followed, and no directory behind a link is entered.
+fn walk(tree: &dyn Tree, directory: &Path, used: &FlagUse, files: &mut Vec<ConfigFile>) -> Vec<PathBuf> {
     let other = |path: &Path, state| ConfigFile {
         at: Location::file(path),
         declared: used.at.clone(),
@@ -87,22 +87,22 @@ fn walk(tree: &dyn Tree, folder: &Path, used: &FlagUse, files: &mut Vec<ConfigFi
         comment_lines: BTreeSet::new(),
     };
     let unread = |path: &Path, reason: String| other(path, bad(Location::file(path), reason));
-    let root = if used.value.ends_with('/') { tree.stat(folder) } else { tree.lstat(folder) };
+    let root = if used.value.ends_with('/') { tree.stat(directory) } else { tree.lstat(directory) };
     let mut found = Vec::new();
     let mut rest = match root {
-        Ok(meta) => vec![(folder.to_owned(), meta.kind)],
+        Ok(meta) => vec![(directory.to_owned(), meta.kind)],
         Err(error) if error.is_not_found() => {
-            files.push(other(folder, ConfigFileState::Missing));
+            files.push(other(directory, ConfigFileState::Missing));
             return found;
         }
         Err(error) => {
-            files.push(unread(folder, error.to_string()));
+            files.push(unread(directory, error.to_string()));
             return found;
         }
     };
     for _ in 0..MAX_DROP_INS {
         let Some((path, kind)) = rest.pop() else { return found };
-        if kind == Kind::Folder {
+        if kind == Kind::Directory {
             match tree.list(&path) {
                 Ok(names) => rest.extend(names.into_iter().rev().map(|name| {
                     let below = path.join(name);
@@ -118,7 +118,7 @@ fn walk(tree: &dyn Tree, folder: &Path, used: &FlagUse, files: &mut Vec<ConfigFi
         }
     }
     if !rest.is_empty() {
-        files.push(unread(folder, format!("holds more than the {MAX_DROP_INS} files that are read")));
+        files.push(unread(directory, format!("holds more than the {MAX_DROP_INS} files that are read")));
     }
     found
 }

@@ -40,7 +40,7 @@ pub enum ConfigFileState {
 pub struct ConfigFile {
     /// The file as a whole.
     pub at: Location,
-    /// The flag that names it or its folder.
+    /// The flag that names it or its directory.
     pub declared: Location,
     /// Whether it comes from `--config-dir`.
     pub drop_in: bool,

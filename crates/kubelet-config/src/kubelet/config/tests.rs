@@ -170,11 +170,11 @@ fn drop_ins_are_strict_about_kind_and_duplicates_and_judged_when_merged() {
 }
 
 #[test]
-fn missing_files_and_folders_are_told() {
+fn missing_files_and_directories_are_told() {
     let config = loaded(&MemoryTree::new(), None);
     assert_eq!(states(&config), ["/var/lib/kubelet/config.yaml Missing", "/d Missing"]);
     assert!(config.given);
-    // filepath.WalkDir does not follow a link in the folder's own place, and takes it for a file.
+    // filepath.WalkDir does not follow a link in the directory's own place, and takes it for a file.
     let linked = with(&[(MAIN, "HEAD\n"), ("/real/a.conf", "HEAD\nport: x\n")]).link("/d", "/real");
     assert_eq!(states(&loaded(&linked, None))[1..], ["/d Ignored"]);
     let flags = parse_argv(&["kubelet", "--config-dir=/d/"], &Location::file("/unit"));

@@ -38,7 +38,7 @@ pub fn candidate_units(tree: &dyn Tree) -> Vec<String> {
 
 /// `kubelet-*.service` and `k3s-*.service`.
 fn others(tree: &dyn Tree) -> BTreeSet<String> {
-    let names = SEARCH_PATH.iter().filter_map(|folder| tree.list(Path::new(folder)).ok()).flatten();
+    let names = SEARCH_PATH.iter().filter_map(|directory| tree.list(Path::new(directory)).ok()).flatten();
     names.filter_map(|name| name.into_string().ok()).filter(|name| is_other(name)).take(MAX_OTHERS).collect()
 }
 
@@ -49,22 +49,23 @@ fn is_other(name: &str) -> bool {
 
 /// 0 for a unit that starts at boot, 1 for one that is there, 2 for a mask; `None` for none.
 fn rank(tree: &dyn Tree, name: &str) -> Option<u8> {
-    let path = SEARCH_PATH.iter().map(|folder| Path::new(folder).join(name)).find(|path| tree.lstat(path).is_ok())?;
+    let path =
+        SEARCH_PATH.iter().map(|directory| Path::new(directory).join(name)).find(|path| tree.lstat(path).is_ok())?;
     let meta = tree.stat(&path);
     let is_mask = meta.is_ok_and(|meta| meta.kind == Kind::Null || meta.kind == Kind::File && meta.size_bytes == 0);
     Some(if is_mask { 2 } else { u8::from(!is_wanted(tree, name)) })
 }
 
-/// Whether a target pulls the unit in: a link in a `.wants` or `.requires` folder.
+/// Whether a target pulls the unit in: a link in a `.wants` or `.requires` directory.
 fn is_wanted(tree: &dyn Tree, name: &str) -> bool {
-    SEARCH_PATH.iter().any(|folder| {
-        tree.list(Path::new(folder))
+    SEARCH_PATH.iter().any(|directory| {
+        tree.list(Path::new(directory))
             .unwrap_or_default()
             .iter()
             .filter(|entry| {
                 let entry = entry.to_string_lossy();
                 entry.ends_with(".wants") || entry.ends_with(".requires")
             })
-            .any(|entry| tree.lstat(&Path::new(folder).join(entry).join(name)).is_ok())
+            .any(|entry| tree.lstat(&Path::new(directory).join(entry).join(name)).is_ok())
     })
 }

@@ -41,7 +41,7 @@ pub enum Launcher {
 }
 
 impl Launcher {
-    /// The name of k3s or RKE2; in small letters that of its program and its folders.
+    /// The name of k3s or RKE2; in small letters that of its program and its directories.
     pub fn rancher_name(self) -> Option<&'static str> {
         match self {
             Self::K3s => Some("k3s"),

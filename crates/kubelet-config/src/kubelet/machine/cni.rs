@@ -1,4 +1,4 @@
-//! The CNI configurations in the folder where the runtime looks for them.
+//! The CNI configurations in the directory where the runtime looks for them.
 
 use std::path::{Path, PathBuf};
 
@@ -7,34 +7,34 @@ use serde_json::Value;
 use super::Runtime;
 use crate::kubelet::tree::{Kind, Tree};
 
-/// Where both runtimes look if their configuration names no other folder.
-const DEFAULT_FOLDER: &str = "/etc/cni/net.d";
+/// Where both runtimes look if their configuration names no other directory.
+const DEFAULT_DIRECTORY: &str = "/etc/cni/net.d";
 
 /// How many names are kept, and the largest configuration that is read; they have a few KiB.
 const MAX_CONFIGS: usize = 100;
 const MAX_BYTES: usize = 256 << 10;
 
-/// The folder in which the runtime looks; `None` where that is the distribution's secret until its first start.
-pub(super) fn folder(runtime: Option<&Runtime>, socket: &str) -> Option<PathBuf> {
+/// The directory in which the runtime looks; `None` where that is the distribution's secret until its first start.
+pub(super) fn directory(runtime: Option<&Runtime>, socket: &str) -> Option<PathBuf> {
     if let Some(said) = runtime.and_then(|runtime| runtime.cni_conf_dir.as_ref()) {
         return Some(PathBuf::from(&said.value));
     }
-    // k3s, k0s and MicroK8s start a containerd of their own, with folders of their own.
+    // k3s, k0s and MicroK8s start a containerd of their own, with directories of their own.
     let is_bundled = ["/run/k3s/", "/run/k0s/", "/var/snap/"].iter().any(|prefix| socket.starts_with(prefix));
     let is_whole = runtime.is_none_or(|runtime| runtime.problems.is_empty());
-    (is_whole && !is_bundled).then(|| PathBuf::from(DEFAULT_FOLDER))
+    (is_whole && !is_bundled).then(|| PathBuf::from(DEFAULT_DIRECTORY))
 }
 
-/// The names of the configurations in a folder, sorted; `None` if it is not there.
-pub(super) fn configs(tree: &dyn Tree, folder: &Path) -> Option<Vec<String>> {
-    let names = tree.list(folder).ok()?;
+/// The names of the configurations in a directory, sorted; `None` if it is not there.
+pub(super) fn configs(tree: &dyn Tree, directory: &Path) -> Option<Vec<String>> {
+    let names = tree.list(directory).ok()?;
     let configs = names
         .into_iter()
         .filter(|name| {
             let suffix = Path::new(name).extension();
             suffix.is_some_and(|suffix| ["conf", "conflist", "json"].iter().any(|one| suffix == *one))
         })
-        .filter(|name| tree.stat(&folder.join(name)).is_ok_and(|meta| meta.kind == Kind::File))
+        .filter(|name| tree.stat(&directory.join(name)).is_ok_and(|meta| meta.kind == Kind::File))
         .take(MAX_CONFIGS)
         .map(|name| name.to_string_lossy().into_owned())
         .collect();
@@ -42,10 +42,10 @@ pub(super) fn configs(tree: &dyn Tree, folder: &Path) -> Option<Vec<String>> {
 }
 
 /// The plugins of the first configuration, which is the one that the runtime takes; empty if it has none to be read.
-pub(super) fn plugins(tree: &dyn Tree, folder: &Path, configs: &[String]) -> Vec<String> {
+pub(super) fn plugins(tree: &dyn Tree, directory: &Path, configs: &[String]) -> Vec<String> {
     let config = configs
         .first()
-        .and_then(|name| tree.read_bounded(&folder.join(name), MAX_BYTES).ok())
+        .and_then(|name| tree.read_bounded(&directory.join(name), MAX_BYTES).ok())
         .and_then(|bytes| serde_json::from_slice(&bytes).ok())
         .unwrap_or(Value::Null);
     let listed = config["plugins"].as_array().into_iter().flatten();
@@ -60,23 +60,23 @@ mod tests {
 
     #[test]
     fn the_first_configuration_names_the_plugins() {
-        let folder = Path::new("/etc/cni/net.d");
+        let directory = Path::new("/etc/cni/net.d");
         let tree = MemoryTree::new()
             .file("/etc/cni/net.d/10-x.conflist.bak", "")
             .file("/etc/cni/net.d/20-b.conf", "{\"type\": \"bridge\"}")
             .file("/etc/cni/net.d/05-c.conflist", "{\"plugins\": [{\"type\": \"flannel\"}, {\"type\": \"portmap\"}]}")
-            .folder("/etc/cni/net.d/00-sub.conf");
-        let found = configs(&tree, folder).unwrap();
+            .directory("/etc/cni/net.d/00-sub.conf");
+        let found = configs(&tree, directory).unwrap();
         assert_eq!(found, ["05-c.conflist", "20-b.conf"]);
-        assert_eq!(plugins(&tree, folder, &found), ["flannel", "portmap"]);
-        assert_eq!(plugins(&tree, folder, &found[1..]), ["bridge"]);
-        assert!(plugins(&tree, folder, &[]).is_empty());
+        assert_eq!(plugins(&tree, directory, &found), ["flannel", "portmap"]);
+        assert_eq!(plugins(&tree, directory, &found[1..]), ["bridge"]);
+        assert!(plugins(&tree, directory, &[]).is_empty());
         assert_eq!(configs(&tree, Path::new("/none")), None);
     }
 
     #[test]
-    fn a_bundled_runtime_keeps_its_folder_to_itself() {
-        assert_eq!(folder(None, "/run/x.sock").unwrap(), Path::new(DEFAULT_FOLDER));
-        assert_eq!(folder(None, "/run/k3s/containerd/containerd.sock"), None);
+    fn a_bundled_runtime_keeps_its_directory_to_itself() {
+        assert_eq!(directory(None, "/run/x.sock").unwrap(), Path::new(DEFAULT_DIRECTORY));
+        assert_eq!(directory(None, "/run/k3s/containerd/containerd.sock"), None);
     }
 }

@@ -44,8 +44,8 @@ pub(super) fn read(tree: &dyn Tree, main: &Path, version: Option<&str>, installe
     let driver = |sections: &[Section<'_>]| driver(sections, main, is_whole);
     runtime.systemd_cgroup =
         driver(&old).filter(|of_old| driver(&new).is_some_and(|of_new| of_new.value == of_old.value));
-    let folder = |sections: &[Section<'_>]| string(sections, &["cni", "conf_dir"]);
-    runtime.cni_conf_dir = folder(&old).filter(|of_old| folder(&new).as_ref() == Some(of_old));
+    let directory = |sections: &[Section<'_>]| string(sections, &["cni", "conf_dir"]);
+    runtime.cni_conf_dir = directory(&old).filter(|of_old| directory(&new).as_ref() == Some(of_old));
     runtime.cri_disabled = files.iter().find_map(|file| disabled(file, major));
     runtime.socket = files.iter().rev().find_map(|file| {
         let new = file.string(file.table(), &["plugins", "io.containerd.server.v1.grpc", "address"]);
@@ -86,9 +86,9 @@ fn load(tree: &dyn Tree, main: &Path, problems: &mut Vec<(Location, String)>) ->
         match TomlFile::parse(&path, &text) {
             Ok(file) => {
                 let at = Location::file(&path);
-                let folder = path.parent().unwrap_or(Path::new("/"));
+                let directory = path.parent().unwrap_or(Path::new("/"));
                 for import in file.strings(file.table(), &["imports"]) {
-                    let found = imported(tree, &folder.join(import.value));
+                    let found = imported(tree, &directory.join(import.value));
                     pending.extend(found.into_iter().map(|path| (path, Some(at.clone()))));
                 }
             }

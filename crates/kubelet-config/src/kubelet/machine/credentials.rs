@@ -10,10 +10,10 @@ use crate::kubelet::effective::Settings;
 use crate::kubelet::location::Location;
 use crate::kubelet::tree::Tree;
 
-/// Where the kubelet keeps its certificates if `--cert-dir` names no other folder.
+/// Where the kubelet keeps its certificates if `--cert-dir` names no other directory.
 const DEFAULT_CERT_DIR: &str = "/var/lib/kubelet/pki";
 
-/// The client certificate that it has renewed, in that folder.
+/// The client certificate that it has renewed, in that directory.
 const RENEWED: &str = "kubelet-client-current.pem";
 
 /// The kubeconfig at `path` of a kubelet whose configuration is not known; `cert_dir` is its `--cert-dir`. Of a certificate
@@ -103,11 +103,11 @@ fn credential(user: Option<&Node>) -> ClientCredential {
     }
 }
 
-/// Follows the paths of a user, which count from the kubeconfig's folder, and reads its certificate.
+/// Follows the paths of a user, which count from the kubeconfig's directory, and reads its certificate.
 fn follow(tree: &dyn Tree, user: Option<&Node>, renewed: Option<PathBuf>, found: &mut Kubeconfig) {
     let data = said(user, "client-certificate-data");
-    let folder = Path::new(&*found.at.file).parent().unwrap_or(Path::new("/")).to_owned();
-    let path = |key| said(user, key).map(|path| folder.join(path));
+    let directory = Path::new(&*found.at.file).parent().unwrap_or(Path::new("/")).to_owned();
+    let path = |key| said(user, key).map(|path| directory.join(path));
     let own = |key| path(key).filter(|_| data.is_none());
     let certificate = own("client-certificate");
     let files = [certificate.clone(), own("client-key"), path("tokenFile")];
@@ -136,7 +136,7 @@ fn from_file(tree: &dyn Tree, path: &Path) -> Result<Certificate, String> {
     of_pem(&Location::file(path), &bytes).map_err(|problem| format!("{} {problem}", path.display()))
 }
 
-/// The folder of the kubelet's own certificates.
+/// The directory of the kubelet's own certificates.
 pub(super) fn cert_dir(settings: &Settings) -> PathBuf {
     PathBuf::from(settings.text("--cert-dir").unwrap_or(DEFAULT_CERT_DIR))
 }

@@ -9,17 +9,17 @@ use crate::kubelet::tree::{Kind, Tree};
 
 /// The file that CRI-O reads if no other is named.
 pub(super) const DEFAULT_CONFIG: &str = "/etc/crio/crio.conf";
-/// The folder beside it.
-pub(super) const DEFAULT_FOLDER: &str = "/etc/crio/crio.conf.d";
+/// The directory beside it.
+pub(super) const DEFAULT_DIRECTORY: &str = "/etc/crio/crio.conf.d";
 
-/// How many files of the folder are read.
+/// How many files of the directory are read.
 const MAX_FILES: usize = 256;
 
 /// Reads the configuration. CRI-O's default is systemd's cgroups, which counts if it is `installed` or configured.
-pub(super) fn read(tree: &dyn Tree, main: &Path, folder: &Path, version: Option<&str>, installed: bool) -> Runtime {
+pub(super) fn read(tree: &dyn Tree, main: &Path, directory: &Path, version: Option<&str>, installed: bool) -> Runtime {
     let mut runtime = Runtime { kind: RuntimeKind::Crio, version: version.map(str::to_owned), ..Runtime::default() };
-    let names = tree.list(folder).unwrap_or_default().into_iter().take(MAX_FILES);
-    let drop_ins = names.map(|name| folder.join(name));
+    let names = tree.list(directory).unwrap_or_default().into_iter().take(MAX_FILES);
+    let drop_ins = names.map(|name| directory.join(name));
     let drop_ins = drop_ins.filter(|path| tree.stat(path).is_ok_and(|meta| meta.kind == Kind::File));
     let mut is_configured = installed;
     for path in std::iter::once(main.to_owned()).chain(drop_ins) {
@@ -59,8 +59,8 @@ mod tests {
     use crate::kubelet::tree::MemoryTree;
 
     fn of(tree: &MemoryTree) -> Runtime {
-        let (main, folder) = (Path::new(DEFAULT_CONFIG), Path::new(DEFAULT_FOLDER));
-        read(tree, main, folder, None, false)
+        let (main, directory) = (Path::new(DEFAULT_CONFIG), Path::new(DEFAULT_DIRECTORY));
+        read(tree, main, directory, None, false)
     }
 
     #[test]

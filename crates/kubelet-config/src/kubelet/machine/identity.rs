@@ -40,7 +40,7 @@ pub(super) fn os_ids(tree: &dyn Tree) -> Vec<String> {
 }
 
 /// The version of the kubelet that the unit runs, where a file on the host says it: dpkg for `/usr/bin/kubelet`, the
-/// name of RKE2's data folder, a snap's metadata.
+/// name of RKE2's data directory, a snap's metadata.
 pub fn kubelet_version(tree: &dyn Tree, unit: &Unit, packages: &Packages) -> Option<Located<Version>> {
     let runs = |program: &str| unit.argv.iter().any(|word| word.text == program);
     let found = if runs("/usr/bin/kubelet") {

@@ -67,11 +67,11 @@ const V1_HIERARCHIES: &[&str] = &["systemd", "memory", "cpu", "cpu,cpuacct", "pi
 /// Whether `/sys/fs/cgroup` is the unified hierarchy: its root has `cgroup.controllers`, and no v1 hierarchy lies
 /// beside it. A hybrid host counts as v1, as it does for the kubelet, which looks at the file system's type.
 fn cgroup_v2(tree: &dyn Tree) -> Option<bool> {
-    let folder = Path::new(CGROUPS);
-    if tree.exists(&folder.join("cgroup.controllers")) {
+    let directory = Path::new(CGROUPS);
+    if tree.exists(&directory.join("cgroup.controllers")) {
         return Some(true);
     }
-    V1_HIERARCHIES.iter().any(|name| tree.exists(&folder.join(name))).then_some(false)
+    V1_HIERARCHIES.iter().any(|name| tree.exists(&directory.join(name))).then_some(false)
 }
 
 /// The settings that name a cgroup which must exist before the kubelet starts.
@@ -88,8 +88,8 @@ fn cgroups(tree: &dyn Tree, settings: &Settings) -> BTreeMap<String, bool> {
         .map(|name| {
             let path = if by_systemd { slice_path(name) } else { name.trim_start_matches('/').to_owned() };
             // Of the v1 hierarchies the kubelet needs several; the memory controller's is the one it always needs.
-            let folder = if is_v2 { CGROUPS.to_owned() } else { format!("{CGROUPS}/memory") };
-            let exists = tree.exists(&Path::new(&folder).join(path));
+            let directory = if is_v2 { CGROUPS.to_owned() } else { format!("{CGROUPS}/memory") };
+            let exists = tree.exists(&Path::new(&directory).join(path));
             (name.to_owned(), exists)
         })
         .collect()
@@ -140,10 +140,10 @@ mod tests {
     fn the_hierarchy_is_told_by_what_lies_in_it() {
         let controllers = "/sys/fs/cgroup/cgroup.controllers";
         assert_eq!(cgroup_v2(&MemoryTree::new()), None);
-        assert_eq!(cgroup_v2(&MemoryTree::new().folder(CGROUPS)), None);
+        assert_eq!(cgroup_v2(&MemoryTree::new().directory(CGROUPS)), None);
         let v2 = MemoryTree::new().file(controllers, "cpu memory\n");
         assert_eq!(cgroup_v2(&v2), Some(true));
-        let hybrid = MemoryTree::new().folder("/sys/fs/cgroup/unified").folder("/sys/fs/cgroup/memory");
+        let hybrid = MemoryTree::new().directory("/sys/fs/cgroup/unified").directory("/sys/fs/cgroup/memory");
         assert_eq!(cgroup_v2(&hybrid), Some(false));
     }
 
@@ -154,8 +154,8 @@ mod tests {
         assert_eq!(slice_path("/a/pool-kube.slice"), "pool.slice/pool-kube.slice");
         let tree = MemoryTree::new()
             .file("/sys/fs/cgroup/cgroup.controllers", "")
-            .folder("/sys/fs/cgroup/runtime.slice")
-            .folder("/sys/fs/cgroup/podruntime");
+            .directory("/sys/fs/cgroup/runtime.slice")
+            .directory("/sys/fs/cgroup/podruntime");
         let names =
             [("cgroupDriver", "systemd"), ("kubeReservedCgroup", "/runtime"), ("systemReservedCgroup", "/podruntime")];
         let found = cgroups(&tree, &settings(&names));

@@ -75,7 +75,7 @@ pub struct Runtime {
     pub systemd_cgroup: Option<Located<bool>>,
     /// Where its CRI plugin is disabled.
     pub cri_disabled: Option<Location>,
-    /// Its CNI folder.
+    /// Its CNI directory.
     pub cni_conf_dir: Option<Located<String>>,
     /// Its socket.
     pub socket: Option<Located<String>>,
@@ -219,9 +219,9 @@ pub struct Cri {
 /// The configuration of the network of pods.
 #[derive(Debug, Clone)]
 pub struct Network {
-    /// The folder in which the runtime looks for CNI configurations; `None` where that is not known.
+    /// The directory in which the runtime looks for CNI configurations; `None` where that is not known.
     pub cni_dir: Option<PathBuf>,
-    /// Names of CNI configurations, sorted; `None` if the folder is not there.
+    /// Names of CNI configurations, sorted; `None` if the directory is not there.
     pub cni_configs: Option<Vec<String>>,
     /// The plugins of the first of them.
     pub cni_plugins: Vec<String>,
@@ -306,10 +306,10 @@ pub fn survey(tree: &dyn Tree, unit: &Unit, flags: &CommandLine, settings: &Sett
 }
 
 fn network(tree: &dyn Tree, settings: &Settings, cri: &Cri) -> Network {
-    let cni_dir = cni::folder(cri.runtime.as_ref(), cri.socket_path.as_deref().unwrap_or_default());
-    let cni_configs = cni_dir.as_deref().and_then(|folder| cni::configs(tree, folder));
+    let cni_dir = cni::directory(cri.runtime.as_ref(), cri.socket_path.as_deref().unwrap_or_default());
+    let cni_configs = cni_dir.as_deref().and_then(|directory| cni::configs(tree, directory));
     let cni_plugins = match (&cni_dir, &cni_configs) {
-        (Some(folder), Some(configs)) => cni::plugins(tree, folder, configs),
+        (Some(directory), Some(configs)) => cni::plugins(tree, directory, configs),
         _ => Vec::new(),
     };
     Network { cni_dir, cni_configs, cni_plugins, resolv_conf: name_servers::read(tree, settings) }

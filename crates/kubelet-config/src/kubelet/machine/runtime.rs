@@ -75,7 +75,7 @@ impl Service {
     }
 }
 
-/// Reads the configuration of the runtime at the socket at `path`: whose it is, the path says.
+/// Reads the configuration of the runtime at the socket `path`, which shows whether it is containerd or CRI-O.
 fn read(tree: &dyn Tree, settings: &Settings, path: &str, known: &Known) -> Option<Runtime> {
     let version =
         |packages: &[&str]| known.runtime_version.clone().or_else(|| Some(known.packages.upstream(packages)?.value));
@@ -91,8 +91,8 @@ fn read(tree: &dyn Tree, settings: &Settings, path: &str, known: &Known) -> Opti
     path.contains("crio").then(|| {
         let service = Service::find(tree, "crio.service");
         let config = service.path(["--config", "-c"], crio::DEFAULT_CONFIG);
-        let folder = service.path(["--config-dir", "-d"], crio::DEFAULT_FOLDER);
-        crio::read(tree, &config, &folder, version(&["cri-o"]).as_deref(), service.is_installed())
+        let directory = service.path(["--config-dir", "-d"], crio::DEFAULT_DIRECTORY);
+        crio::read(tree, &config, &directory, version(&["cri-o"]).as_deref(), service.is_installed())
     })
 }
 
@@ -108,11 +108,11 @@ fn bundled(tree: &dyn Tree, settings: &Settings, socket: &str) -> Option<PathBuf
     if !socket.starts_with("/run/k3s/") {
         return None;
     }
-    // The data folder may be another one: the kubeconfig lies in the same `agent` folder.
+    // The data directory may be another one: the kubeconfig lies in the same `agent` directory.
     let agent = settings
         .text("--kubeconfig")
         .and_then(|path| Path::new(path).parent())
-        .filter(|folder| folder.ends_with("agent"));
+        .filter(|directory| directory.ends_with("agent"));
     let usual = ["/var/lib/rancher/rke2/agent", "/var/lib/rancher/k3s/agent"].map(Path::new);
     let mut candidates = agent.into_iter().chain(usual).map(|agent| agent.join("etc/containerd/config.toml"));
     let likeliest = candidates.clone().next();

@@ -86,7 +86,7 @@ fn hostile_files_are_looked_at_and_left() {
         .other("/etc/hostname")
         .other("/proc/swaps")
         .link("/etc/containerd/config.toml", "/etc/containerd/config.toml")
-        .folder("/var/lib/dpkg/status")
+        .directory("/var/lib/dpkg/status")
         .file("/etc/os-release", vec![0xff; 1 << 20])
         .file("/k", vec![b'['; 1 << 18])
         .file("/r", b"nameserver ".repeat(20_000));

@@ -29,10 +29,10 @@ pub(super) fn list(
     let program = unit.exec.as_ref().map(|exec| Path::new(&exec.program));
     let config = flags.value("config").map(Path::new);
     let config_dir = flags.value("config-dir").map(Path::new);
-    let config_dir_files: Vec<PathBuf> = config_dir.map_or_else(Vec::new, |folder| {
-        let names = tree.list(folder).unwrap_or_default().into_iter();
+    let config_dir_files: Vec<PathBuf> = config_dir.map_or_else(Vec::new, |directory| {
+        let names = tree.list(directory).unwrap_or_default().into_iter();
         names
-            .map(|name| folder.join(name))
+            .map(|name| directory.join(name))
             .filter(|path| path.extension().is_some_and(|suffix| suffix == "conf"))
             .collect()
     });

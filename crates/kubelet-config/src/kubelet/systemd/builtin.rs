@@ -12,7 +12,7 @@ use crate::kubelet::tree::Tree;
 
 type Settings = BTreeMap<(String, String), Setting>;
 
-/// The settings of folders, with the variable and the folder above that each has.
+/// The settings of directories, with the variable and the directory above that each has.
 const DIRECTORIES: [(&str, &str, &str); 5] = [
     ("RuntimeDirectory", "RUNTIME_DIRECTORY", "/run"),
     ("StateDirectory", "STATE_DIRECTORY", "/var/lib"),
@@ -25,7 +25,7 @@ const DIRECTORIES: [(&str, &str, &str); 5] = [
 const PATH_MERGED: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin";
 const PATH_SPLIT: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Whether it is a list of folders, which adds up and which an empty assignment resets.
+/// Whether it is a list of directories, which adds up and which an empty assignment resets.
 pub(super) fn is_directory_list(key: &str) -> bool {
     DIRECTORIES.iter().any(|(setting, ..)| *setting == key)
 }
@@ -183,8 +183,8 @@ pub(super) fn variables(tree: &dyn Tree, manager: &Manager, name: &str, settings
         login(tree, user, &mut set);
     }
     for (key, variable, above) in DIRECTORIES {
-        if let Some(folders) = setting(settings, key) {
-            set(variable, &directories(&folders.value, above), &folders.at);
+        if let Some(list) = setting(settings, key) {
+            set(variable, &directories(&list.value, above), &list.at);
         }
     }
     let credentials =

@@ -18,12 +18,17 @@ const MAX_DROP_INS: usize = 2000;
 const MAX_TEXT_BYTES: usize = 16 << 10;
 
 /// The drop-ins of the unit that has these names (its id first), in the order in which they are read.
-pub(super) fn find(tree: &dyn Tree, folders: &[PathBuf], unit_names: &[String], events: &mut Events) -> Vec<PathBuf> {
+pub(super) fn find(
+    tree: &dyn Tree,
+    directories: &[PathBuf],
+    unit_names: &[String],
+    events: &mut Events,
+) -> Vec<PathBuf> {
     let mut found: BTreeMap<OsString, PathBuf> = BTreeMap::new();
     let mut visited: Vec<PathBuf> = Vec::new();
-    for folder in candidates(folders, unit_names) {
-        // systemd names a drop-in by its folder's real path.
-        let Ok(real) = tree.real_path(&folder) else { continue };
+    for directory in candidates(directories, unit_names) {
+        // systemd names a drop-in by its directory's real path.
+        let Ok(real) = tree.real_path(&directory) else { continue };
         if visited.contains(&real) {
             continue;
         }
@@ -39,26 +44,26 @@ pub(super) fn find(tree: &dyn Tree, folders: &[PathBuf], unit_names: &[String], 
         }
         visited.push(real);
     }
-    near_misses(tree, folders, unit_names, &visited, events);
+    near_misses(tree, directories, unit_names, &visited, events);
     found.into_values().collect()
 }
 
-/// The folders in the order in which a file name is looked for.
-fn candidates(folders: &[PathBuf], unit_names: &[String]) -> Vec<PathBuf> {
+/// The directories in the order in which a file name is looked for.
+fn candidates(directories: &[PathBuf], unit_names: &[String]) -> Vec<PathBuf> {
     let mut candidates = Vec::new();
     for unit in unit_names {
         let drop_in_names = names::drop_in_names(unit);
-        for folder in folders {
+        for directory in directories {
             for name in &drop_in_names {
-                candidates.push(folder.join(format!("{name}.d")));
+                candidates.push(directory.join(format!("{name}.d")));
             }
         }
     }
-    candidates.extend(folders.iter().map(|folder| folder.join("service.d")));
+    candidates.extend(directories.iter().map(|directory| directory.join("service.d")));
     candidates
 }
 
-/// Why a file in a drop-in folder is no drop-in.
+/// Why a file in a drop-in directory is no drop-in.
 fn not_a_drop_in(tree: &dyn Tree, path: &Path, name: &OsStr) -> Option<NotADropIn> {
     let name = name.as_bytes();
     if name.starts_with(b".") {
@@ -68,19 +73,19 @@ fn not_a_drop_in(tree: &dyn Tree, path: &Path, name: &OsStr) -> Option<NotADropI
         return None;
     }
     match tree.stat(path) {
-        Ok(meta) if meta.kind == Kind::Folder => Some(NotADropIn::Folder),
+        Ok(meta) if meta.kind == Kind::Directory => Some(NotADropIn::Directory),
         _ => Some(NotADropIn::Suffix),
     }
 }
 
-/// Tells of a file, or of the files in a folder, that is not read.
+/// Tells of a file, or of the files in a directory, that is not read.
 fn not_read(tree: &dyn Tree, path: &Path, reason: NotADropIn, events: &mut Events) {
     let mut tell = |path: &Path| {
         let kind = EventKind::DropInNotRead { reason };
         events.push(Event { kind, at: Location::file(path).at_line(1), text: content(tree, path) });
     };
     match tree.stat(path) {
-        Ok(meta) if meta.kind == Kind::Folder => {
+        Ok(meta) if meta.kind == Kind::Directory => {
             for name in tree.list(path).unwrap_or_default() {
                 let inner = path.join(name);
                 if tree.stat(&inner).is_ok_and(|meta| meta.kind == Kind::File) {
@@ -107,7 +112,7 @@ fn hidden(tree: &dyn Tree, path: &Path, effective: &Path) -> Event {
     let mask = match look(tree, effective) {
         Look::Null => Some("link to /dev/null"),
         Look::Empty => Some("empty file"),
-        Look::Folder => Some("folder"),
+        Look::Directory => Some("directory"),
         Look::Missing => Some("dangling link"),
         Look::File | Look::Other(_) => None,
     };
@@ -122,31 +127,37 @@ fn hidden(tree: &dyn Tree, path: &Path, effective: &Path) -> Event {
     }
 }
 
-/// Folders that look as if they were the unit's.
-fn near_misses(tree: &dyn Tree, folders: &[PathBuf], unit_names: &[String], visited: &[PathBuf], events: &mut Events) {
-    for folder in folders {
-        for entry in tree.list(folder).unwrap_or_default() {
+/// Directories that look as if they were the unit's.
+fn near_misses(
+    tree: &dyn Tree,
+    directories: &[PathBuf],
+    unit_names: &[String],
+    visited: &[PathBuf],
+    events: &mut Events,
+) {
+    for directory in directories {
+        for entry in tree.list(directory).unwrap_or_default() {
             let Some(name) = entry.to_str() else { continue };
             let Some(reason) = unit_names.iter().find_map(|unit| near_miss(unit, name)) else { continue };
-            let path = folder.join(name);
+            let path = directory.join(name);
             let real = tree.real_path(&path).unwrap_or_else(|_| path.clone());
-            let is_folder = tree.stat(&path).is_ok_and(|meta| meta.kind == Kind::Folder);
-            if is_folder && !visited.contains(&real) {
+            let is_directory = tree.stat(&path).is_ok_and(|meta| meta.kind == Kind::Directory);
+            if is_directory && !visited.contains(&real) {
                 not_read(tree, &path, reason, events);
             }
         }
     }
 }
 
-/// Whether `folder` looks like a drop-in folder of `unit`, and is none.
-fn near_miss(unit: &str, folder: &str) -> Option<NotADropIn> {
+/// Whether `directory` looks like a drop-in directory of `unit`, and is none.
+fn near_miss(unit: &str, directory: &str) -> Option<NotADropIn> {
     let stem = names::stem(unit);
-    if folder == format!("{stem}-.service.d") {
+    if directory == format!("{stem}-.service.d") {
         return Some(NotADropIn::Prefix);
     }
-    let base = folder.strip_suffix(".d")?;
+    let base = directory.strip_suffix(".d")?;
     let base = base.strip_suffix(".conf").unwrap_or(base);
     let base = base.strip_suffix(".service").unwrap_or(base);
     let base = base.strip_suffix(".service").unwrap_or(base);
-    base.eq_ignore_ascii_case(stem).then_some(NotADropIn::Folder)
+    base.eq_ignore_ascii_case(stem).then_some(NotADropIn::Directory)
 }

@@ -309,7 +309,7 @@ fn read_file(tree: &dyn Tree, path: &Path, version: u32) -> Result<ParsedEnvFile
     match look(tree, path) {
         Look::Null | Look::Empty => Ok(ParsedEnvFile::default()),
         Look::Missing => Err(EnvFileState::Missing),
-        Look::Folder => skipped("it is a folder".to_owned()),
+        Look::Directory => skipped("it is a directory".to_owned()),
         Look::Other(reason) => skipped(reason),
         Look::File => match tree.read(path) {
             Ok(bytes) => Ok(env_file::parse(&Location::file(path), &bytes, version)),

@@ -11,10 +11,10 @@ pub enum NotADropIn {
     Suffix,
     /// Its name starts with a dot.
     Hidden,
-    /// It lies in a prefix folder (`kubelet-.service.d`) and the unit's name has no such dash.
+    /// It lies in a prefix directory (`kubelet-.service.d`) and the unit's name has no such dash.
     Prefix,
-    /// It lies in a folder that is no drop-in folder of this unit (`kubelet.d`, `kubelet.service.d/sub`, …).
-    Folder,
+    /// It lies in a directory that is no drop-in directory of this unit (`kubelet.d`, `kubelet.service.d/sub`, …).
+    Directory,
 }
 
 /// Something that was ignored or lost on the way, or that the reader of a finding should know.
@@ -103,11 +103,11 @@ pub enum EventKind {
         /// The file that is read in its place.
         by: PathBuf,
     },
-    /// A drop-in that a link to `/dev/null`, an empty file, a folder or a dangling link of its name hides.
+    /// A drop-in that a link to `/dev/null`, an empty file, a directory or a dangling link of its name hides.
     DropInMasked {
         /// The mask.
         by: PathBuf,
-        /// What the mask is: `link to /dev/null`, `empty file`, `folder`, `dangling link`.
+        /// What the mask is: `link to /dev/null`, `empty file`, `directory`, `dangling link`.
         what: &'static str,
     },
     /// A file near the unit's drop-ins that is none.

@@ -214,7 +214,7 @@ fn check_program(path: &[u8]) -> Result<(), &'static str> {
     } else if path.iter().any(unsafe_byte) {
         Err("the program's name contains special characters")
     } else if path.ends_with(b"/") {
-        Err("the program's path specifies a folder")
+        Err("the program's path specifies a directory")
     } else if path.len() > 4095
         || path.split(|byte| *byte == b'/').any(|part| part.len() > 255)
         || (!absolute && (path.contains(&b'/') || path == b"." || path == b".."))

@@ -7,7 +7,7 @@ use ::glob::Pattern;
 
 use crate::kubelet::tree::{Tree, Unreadable};
 
-/// The most files that one pattern gives, and the most folders that it leads through.
+/// The most files that one pattern gives, and the most directories that it leads through.
 const MAX_MATCHES: usize = 1000;
 
 /// The files that match, sorted; for a path without signs the path itself, if something is there.
@@ -21,19 +21,19 @@ pub(in crate::kubelet) fn glob(tree: &dyn Tree, pattern: &str) -> Vec<PathBuf> {
 }
 
 /// One component further.
-fn step(tree: &dyn Tree, folders: &[PathBuf], part: &str) -> Vec<PathBuf> {
+fn step(tree: &dyn Tree, directories: &[PathBuf], part: &str) -> Vec<PathBuf> {
     if !has_signs(part) {
-        let paths = folders.iter().map(|folder| folder.join(unescaped(part)));
+        let paths = directories.iter().map(|directory| directory.join(unescaped(part)));
         // What cannot be looked at is there all the same; reading it will say what is wrong.
         return paths.filter(|path| !matches!(tree.lstat(path), Err(Unreadable::NotFound))).collect();
     }
     let Some(pattern) = pattern(part) else { return Vec::new() };
-    let names = folders.iter().flat_map(|folder| {
-        let names = tree.list(folder).unwrap_or_default();
+    let names = directories.iter().flat_map(|directory| {
+        let names = tree.list(directory).unwrap_or_default();
         names
             .into_iter()
             .filter(|name| name.to_str().is_some_and(|name| matches(part, &pattern, name)))
-            .map(|name| folder.join(name))
+            .map(|name| directory.join(name))
     });
     names.take(MAX_MATCHES).collect()
 }
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_and_files_are_matched_and_sorted() {
+    fn directories_and_files_are_matched_and_sorted() {
         let tree = MemoryTree::new()
             .file("/etc/b.d/2.env", "")
             .file("/etc/a.d/1.env", "")

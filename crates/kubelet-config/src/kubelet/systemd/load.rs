@@ -54,9 +54,9 @@ pub(super) fn resolve_unit(tree: &dyn Tree, name: &str, manager: &Manager) -> Un
         };
         return unit;
     }
-    let folders = paths::search_path(tree, manager.unit_path.as_deref());
-    let found = Index::scan(tree, &folders).find(tree, name);
-    loader.hidden_fragments(&folders, &found, name);
+    let directories = paths::search_path(tree, manager.unit_path.as_deref());
+    let found = Index::scan(tree, &directories).find(tree, name);
+    loader.hidden_fragments(&directories, &found, name);
     unit.load = loader.fragment(&mut unit, &found);
     // systemd learns the other names behind the fragment, once it has opened that.
     let is_dangling = found.fragment.is_some() && unit.load == LoadState::NotFound;
@@ -64,7 +64,7 @@ pub(super) fn resolve_unit(tree: &dyn Tree, name: &str, manager: &Manager) -> Un
         unit.names.clone_from(&found.names);
     }
     if matches!(unit.load, LoadState::Loaded | LoadState::Masked { .. }) {
-        unit.dropins = dropins::find(tree, &folders, &found.names, &mut loader.events);
+        unit.dropins = dropins::find(tree, &directories, &found.names, &mut loader.events);
         let specifiers = builtin::specifiers(tree, manager, &found.id, unit.fragment.as_deref());
         for path in &unit.dropins {
             loader.drop_in(path, &specifiers);
@@ -75,13 +75,13 @@ pub(super) fn resolve_unit(tree: &dyn Tree, name: &str, manager: &Manager) -> Un
 
 impl Loader<'_> {
     /// Tells of files of the unit's name that a higher one hides.
-    fn hidden_fragments(&mut self, folders: &[PathBuf], found: &Found, name: &str) {
+    fn hidden_fragments(&mut self, directories: &[PathBuf], found: &Found, name: &str) {
         let Some(fragment) = &found.fragment else { return };
         let mut wanted = vec![name, found.id.as_str()];
         wanted.dedup();
-        for folder in folders {
+        for directory in directories {
             for name in &wanted {
-                let path = folder.join(name);
+                let path = directory.join(name);
                 let leads_there = self.tree.real_path(&path).ok() == self.tree.real_path(fragment).ok();
                 if path == *fragment || leads_there || self.tree.lstat(&path).is_err() {
                     continue;
@@ -107,7 +107,7 @@ impl Loader<'_> {
                 return LoadState::NotFound;
             }
             Look::Null | Look::Empty => LoadState::Masked { by: at },
-            Look::Folder => error("it is a folder".to_owned()),
+            Look::Directory => error("it is a directory".to_owned()),
             Look::Other(reason) => error(reason),
             Look::File => match self.tree.read(path) {
                 Err(failed) => error(failed.to_string()),
@@ -130,7 +130,7 @@ impl Loader<'_> {
         let reason = match look(self.tree, path) {
             Look::Null | Look::Empty => return,
             Look::Missing => "the link leads nowhere".to_owned(),
-            Look::Folder => "it is a folder".to_owned(),
+            Look::Directory => "it is a directory".to_owned(),
             Look::Other(reason) => reason,
             Look::File => match self.tree.read(path) {
                 Err(failed) => failed.to_string(),

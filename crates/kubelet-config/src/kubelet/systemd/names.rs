@@ -88,7 +88,7 @@ pub(super) fn unescape_path(text: &str) -> Option<Vec<u8>> {
     Some(path)
 }
 
-/// The names whose `.d` folders hold drop-ins of `name`, the most specific first: the name, its template, and the
+/// The names whose `.d` directories hold drop-ins of `name`, the most specific first: the name, its template, and the
 /// prefixes `a-b-`, `a-`; each name with its template before its prefixes.
 pub(super) fn drop_in_names(name: &str) -> Vec<String> {
     let mut names = Vec::new();

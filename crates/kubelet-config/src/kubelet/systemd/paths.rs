@@ -38,21 +38,21 @@ enum Target {
     Fragment(PathBuf),
 }
 
-/// The folders of the search path, each once: after the merge of `/lib` and `/usr/lib` they are one.
+/// The directories of the search path, each once: after the merge of `/lib` and `/usr/lib` they are one.
 pub(super) fn search_path(tree: &dyn Tree, own: Option<&[PathBuf]>) -> Vec<PathBuf> {
     let listed: Vec<PathBuf> = match own {
         Some(own) => own.to_vec(),
         None => SEARCH_PATH.iter().map(PathBuf::from).collect(),
     };
-    let mut folders: Vec<PathBuf> = Vec::new();
-    for folder in &listed {
-        let real = tree.real_path(folder).ok();
-        let folder = real.filter(|real| listed.contains(real)).unwrap_or_else(|| folder.clone());
-        if !folders.contains(&folder) {
-            folders.push(folder);
+    let mut directories: Vec<PathBuf> = Vec::new();
+    for directory in &listed {
+        let real = tree.real_path(directory).ok();
+        let directory = real.filter(|real| listed.contains(real)).unwrap_or_else(|| directory.clone());
+        if !directories.contains(&directory) {
+            directories.push(directory);
         }
     }
-    folders
+    directories
 }
 
 /// What is in the search path.
@@ -72,18 +72,18 @@ pub(super) struct Found {
 }
 
 impl Index {
-    /// Reads the search path; a name in an earlier folder hides those in later ones.
-    pub(super) fn scan(tree: &dyn Tree, folders: &[PathBuf]) -> Self {
+    /// Reads the search path; a name in an earlier directory hides those in later ones.
+    pub(super) fn scan(tree: &dyn Tree, directories: &[PathBuf]) -> Self {
         let mut index = Self::default();
         let mut seen = 0;
-        for folder in folders {
-            for name in tree.list(folder).unwrap_or_default() {
+        for directory in directories {
+            for name in tree.list(directory).unwrap_or_default() {
                 let Some(name) = name.to_str().filter(|name| names::kind(name).is_some()) else { continue };
                 seen += 1;
                 if seen > MAX_ENTRIES || index.ids.contains_key(name) {
                     continue;
                 }
-                if let Some(target) = target(tree, folders, folder, name) {
+                if let Some(target) = target(tree, directories, directory, name) {
                     index.ids.insert(name.to_owned(), target);
                 }
             }
@@ -172,22 +172,22 @@ fn base_name(path: &Path) -> Option<&str> {
     path.file_name()?.to_str()
 }
 
-/// What a name in a folder leads to; `None` for a link that systemd passes over.
-fn target(tree: &dyn Tree, folders: &[PathBuf], folder: &Path, name: &str) -> Option<Target> {
-    let path = folder.join(name);
+/// What a name in a directory leads to; `None` for a link that systemd passes over.
+fn target(tree: &dyn Tree, directories: &[PathBuf], directory: &Path, name: &str) -> Option<Target> {
+    let path = directory.join(name);
     match tree.lstat(&path).map(|meta| meta.kind) {
         Ok(Kind::Link) => {}
-        // Over a folder, systemd goes on to what lies below.
-        Ok(Kind::Folder) => return None,
+        // Over a directory, systemd goes on to what lies below.
+        Ok(Kind::Directory) => return None,
         _ => return Some(Target::Fragment(path)),
     }
     let link = tree.read_link(&path).ok()?;
-    let aim = simplify(tree, &folder.join(link));
-    let in_search_path = folders
+    let aim = simplify(tree, &directory.join(link));
+    let in_search_path = directories
         .iter()
         .map(PathBuf::as_path)
         .chain(SEARCH_PATH.iter().map(Path::new))
-        .any(|folder| aim.starts_with(folder));
+        .any(|directory| aim.starts_with(directory));
     if !in_search_path {
         return Some(Target::Fragment(path));
     }
@@ -202,7 +202,7 @@ fn target(tree: &dyn Tree, folders: &[PathBuf], folder: &Path, name: &str) -> Op
     (fits && other != name).then(|| Target::Alias(other.to_owned()))
 }
 
-/// A path without `.` and `..`, the links of its folders resolved, its last name left as it is.
+/// A path without `.` and `..`, the links of its directories resolved, its last name left as it is.
 fn simplify(tree: &dyn Tree, path: &Path) -> PathBuf {
     let (Some(parent), Some(Component::Normal(name))) = (path.parent(), path.components().next_back()) else {
         return path.to_owned();
@@ -236,8 +236,8 @@ pub(super) enum Look {
     Empty,
     /// A file.
     File,
-    /// A folder.
-    Folder,
+    /// A directory.
+    Directory,
     /// Nothing, or a link that leads nowhere or in a circle.
     Missing,
     /// A FIFO, a socket, a device, or something that cannot be looked at.
@@ -251,7 +251,7 @@ pub(super) fn look(tree: &dyn Tree, path: &Path) -> Look {
             Kind::Null => Look::Null,
             Kind::File if meta.size_bytes == 0 => Look::Empty,
             Kind::File => Look::File,
-            Kind::Folder => Look::Folder,
+            Kind::Directory => Look::Directory,
             Kind::Link | Kind::Other => Look::Other(Unreadable::NotAFile.to_string()),
         },
         // The tree of an image has no devices.

@@ -86,7 +86,7 @@ fn a_file_that_a_command_of_the_unit_names_may_be_read_by_it() {
 }
 
 #[test]
-fn a_folder_of_thousands_gives_a_bounded_answer() {
+fn a_directory_of_thousands_gives_a_bounded_answer() {
     let mut tree = host();
     for n in 0..3000 {
         tree = tree.file(format!("/etc/default/f{n:04}"), "KUBELET_X=--v=2\n");

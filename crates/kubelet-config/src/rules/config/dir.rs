@@ -7,7 +7,7 @@ const ALPHA: &str = "KUBELET_CONFIG_DROPIN_DIR_ALPHA";
 
 pub(in crate::rules) fn config_dir(snapshot: &Snapshot, report: &mut Report) {
     let Some(used) = snapshot.flags.last("config-dir").filter(|used| !used.value.is_empty()) else { return };
-    // k3s and RKE2 create the folder before they start the kubelet.
+    // k3s and RKE2 create the directory before they start the kubelet.
     if at::is_built_in(snapshot, used.word) {
         return;
     }
@@ -35,15 +35,17 @@ pub(in crate::rules) fn config_dir(snapshot: &Snapshot, report: &mut Report) {
 pub(in crate::rules) fn ignored(snapshot: &Snapshot, report: &mut Report) {
     /// What people write instead of `.conf`.
     const USUAL: [&str; 3] = [".yaml", ".yml", ".json"];
-    let folder = snapshot.flags.value("config-dir").unwrap_or_default();
+    let directory = snapshot.flags.value("config-dir").unwrap_or_default();
     for file in snapshot.config.files.iter().filter(|file| file.state == ConfigFileState::Ignored) {
         let name = &*file.at.file;
         let bare = USUAL.iter().find_map(|end| name.strip_suffix(end));
-        let severity = if bare.is_some() || name == folder { Severity::Warning } else { Severity::Info };
-        let (message, fix) = if name == folder {
+        let severity = if bare.is_some() || name == directory { Severity::Warning } else { Severity::Info };
+        let (message, fix) = if name == directory {
             (
-                format!("{name} is a link or a file, and --config-dir takes a folder: the kubelet reads nothing in it"),
-                format!("at {}: write the folder's real path, or end the path with a slash", file.declared),
+                format!(
+                    "{name} is a link or a file, and --config-dir takes a directory: the kubelet reads nothing in it"
+                ),
+                format!("at {}: write the directory's real path, or end the path with a slash", file.declared),
             )
         } else {
             (

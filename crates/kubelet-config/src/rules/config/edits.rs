@@ -52,7 +52,7 @@ struct Found<'a> {
     index: usize,
 }
 
-/// The entry whose key is there; entries inside of lists are not looked at.
+/// The entry that has its key at this place. Entries in lists are not searched.
 fn find<'a>(snapshot: &'a Snapshot, at: &Location) -> Option<Found<'a>> {
     let mut files = snapshot.config.files.iter().filter(|file| file.at.file == at.file);
     let mut maps = vec![(files.next()?.document.as_ref()?, None)];
@@ -109,7 +109,7 @@ pub(in crate::rules) fn set(snapshot: &Snapshot, path: &str, value: &str) -> Opt
     }
 }
 
-/// What deletes the field whose key is there; nothing where that is more than a line.
+/// The edits that delete the field at this place; none if it has more than one line.
 pub(in crate::rules) fn deletion(snapshot: &Snapshot, key: &Location) -> Vec<(Location, Change)> {
     let Some(found) = find(snapshot, key).filter(Found::has_own_line) else { return Vec::new() };
     let delete = |at: &Location| (at.clone(), Change::Lines(Vec::new()));
@@ -129,7 +129,7 @@ pub(in crate::rules) fn deletion(snapshot: &Snapshot, key: &Location) -> Vec<(Lo
     }
 }
 
-/// What writes a field before the one whose key is there.
+/// The edit that adds a field before the one at this place.
 pub(in crate::rules) fn addition(
     snapshot: &Snapshot,
     key: &Location,
@@ -149,13 +149,13 @@ pub(in crate::rules) fn addition(
     })
 }
 
-/// What writes another name for the field whose key is there.
+/// The edit that renames the field at this place.
 pub(in crate::rules) fn renaming(snapshot: &Snapshot, key: &Location, name: &str) -> Option<(Location, Change)> {
     let found = find(snapshot, key)?;
     (key.width > 0).then(|| (key.clone(), Change::Text(quoted(found.entry(), name))))
 }
 
-/// A key or a value as one writes it beside this entry: in JSON, whose keys have quotes, every text has them.
+/// A key or a value in the style of the entry's file: in JSON every text is quoted, as the entry's own key is.
 fn quoted(entry: &Entry, text: &str) -> String {
     let is_in_quotes = usize::try_from(entry.at.width).is_ok_and(|width| width > entry.key.chars().count());
     let is_text = serde_json::from_str::<serde_json::Value>(text).is_err();

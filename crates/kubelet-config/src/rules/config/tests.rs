@@ -161,7 +161,7 @@ fn a_missing_file_is_normal_before_the_join() {
 }
 
 #[test]
-fn drop_ins_need_their_kind_and_a_folder() {
+fn drop_ins_need_their_kind_and_a_directory() {
     let tree = with_dir().file("/d/a.conf", "maxPods: 1\n").file("/d/b.conf", format!("{HEAD}port: x\n"));
     assert!(found(&tree, version("1.33.0"), "CF005")[0].starts_with("fatal /d/a.conf: "));
     assert_eq!(fixed(&tree, &version("1.33.0"), "CF005"), [format!("{HEAD}maxPods: 1\n")]);

@@ -128,7 +128,7 @@ fn a_snap_is_not_told_to_run_kubeadm() {
 }
 
 #[test]
-fn whoever_can_get_credentials_is_left_in_peace() {
+fn a_kubelet_that_can_get_credentials_is_no_finding() {
     assert!(judged("AU001", |_| ()).is_empty());
     let with_token = |snapshot: &mut Snapshot| {
         snapshot.machine.bootstrap_kubeconfig = kubeconfig(BOOTSTRAP, ClientCredential::Token);

@@ -9,7 +9,7 @@ use crate::kubelet::snapshot::{Loaded, Snapshot};
 use crate::kubelet::systemd::{Assignment, Exec, Source, Unit};
 use crate::rules::lost::{quoted, shown_value};
 
-/// A path without the `/usr` before `/lib`: on most hosts they are one folder.
+/// A path without the `/usr` before `/lib`: on most hosts they are one directory.
 pub(super) fn one_usr(path: &str) -> &str {
     path.strip_prefix("/usr").filter(|rest| rest.starts_with("/lib/")).unwrap_or(path)
 }

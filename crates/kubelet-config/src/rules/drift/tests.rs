@@ -48,7 +48,7 @@ fn what_is_loaded_as_it_is_on_disk_is_silent() {
     // An environment file is read at every start.
     let edited = tree.clone().file(ENV, "KUBELET_EXTRA_ARGS=--cloud-provider=external\n");
     assert_eq!(stale(&tree, &edited), [""; 0]);
-    // /lib and /usr/lib are one folder.
+    // /lib and /usr/lib are one directory.
     let mut lib = loaded(&tree);
     lib.fragment = lib.fragment.replace("/usr/lib", "/lib");
     for path in &mut lib.dropins {

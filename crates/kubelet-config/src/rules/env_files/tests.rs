@@ -112,8 +112,8 @@ fn a_file_that_systemd_skips_is_named_with_the_reason() {
     };
     let nul = kubeadm().file("/etc/x", b"A=1\0\n".to_vec());
     assert!(broken("-/etc/x", nul.clone())[0].starts_with("error /etc/x: "), "{:?}", broken("-/etc/x", nul));
-    let folder = kubeadm().folder("/etc/x");
-    assert!(broken("/etc/x", folder)[0].starts_with("fatal"));
+    let directory = kubeadm().directory("/etc/x");
+    assert!(broken("/etc/x", directory)[0].starts_with("fatal"));
     let relative = broken("etc/x", kubeadm());
     assert!(relative[0].starts_with(&format!("error {OWN}:2")), "{relative:?}");
     assert!(broken("-/etc/x", kubeadm().file("/etc/x", "A=1\n")).is_empty());

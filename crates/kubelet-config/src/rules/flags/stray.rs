@@ -81,7 +81,7 @@ fn meant<'a>(snapshot: &'a Snapshot, arrived: &Arrived<'_>, stray: &PositionalAr
     all.find(|one| !arrived.lost(&one.value).is_empty())
 }
 
-/// The oddity of an arguments file on whose line the word is.
+/// The oddity of an arguments file on the same line as the word.
 fn oddity(snapshot: &Snapshot, stray: &PositionalArg) -> Option<Location> {
     let oddities = snapshot.command.oddities.iter();
     let mut same_line = oddities.filter(|oddity| oddity.at.file == stray.at.file && oddity.at.line == stray.at.line);

@@ -19,8 +19,8 @@ fn running(age_secs: u64) -> Inputs {
 }
 
 #[test]
-fn a_folder_without_a_configuration_is_an_error_once_the_first_minutes_are_over() {
-    let empty = kubeadm().folder("/etc/cni/net.d");
+fn a_directory_without_a_configuration_is_an_error_once_the_first_minutes_are_over() {
+    let empty = kubeadm().directory("/etc/cni/net.d");
     let found = cni(&empty, running(600));
     assert!(found[0].starts_with("error /etc/cni/net.d: ") && found[0].contains("600 s"), "{found:?}");
     assert!(cni(&empty, running(20))[0].starts_with("warning /etc/cni/net.d: "));
@@ -31,22 +31,22 @@ fn a_folder_without_a_configuration_is_an_error_once_the_first_minutes_are_over(
 
 #[test]
 fn an_image_and_a_node_before_its_start_have_no_cni_by_nature() {
-    let empty = kubeadm().folder("/etc/cni/net.d");
+    let empty = kubeadm().directory("/etc/cni/net.d");
     assert!(cni(&empty, Inputs::default())[0].starts_with("not checked: the running host"));
     let before = Inputs { lifecycle: Lifecycle::BeforeFirstStart, ..live() };
     assert!(cni(&empty, before).is_empty());
 }
 
 #[test]
-fn the_runtimes_own_folder_counts() {
+fn the_runtimes_own_directory_counts() {
     let text = "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".cni]\nconf_dir = '/etc/cni/mine'\n";
     let tree = kubeadm().file("/etc/containerd/config.toml", text).file("/etc/cni/net.d/05-cilium.conflist", "{}");
     assert!(cni(&tree, live())[0].starts_with("error /etc/cni/mine: "));
-    // k3s' folder is known once k3s has written its containerd's configuration.
+    // k3s' directory is known once k3s has written its containerd's configuration.
     let endpoint = "unix:///run/k3s/containerd/containerd.sock".into();
     let pairs = [("containerRuntimeEndpoint", endpoint, From::Distribution)];
     let snapshot = with_settings(&tree, live(), &pairs);
-    assert!(says(&snapshot, "NW001")[0].starts_with("not checked: the folder"));
+    assert!(says(&snapshot, "NW001")[0].starts_with("not checked: the directory"));
 }
 
 const STUB: &str = "nameserver 127.0.0.53\noptions edns0\n";

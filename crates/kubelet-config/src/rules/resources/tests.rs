@@ -100,7 +100,7 @@ fn enforcing_needs_a_cgroup_that_is_there() {
     let named = with("enforceNodeAllocatable: [pods, kube-reserved]\nkubeReservedCgroup: /kube\n")
         .file("/sys/fs/cgroup/cgroup.controllers", "cpu memory\n");
     assert!(one(&named, "RS005").contains("the cgroup /kube does not exist"));
-    assert_eq!(one(&named.folder("/sys/fs/cgroup/kube.slice"), "RS005"), "");
+    assert_eq!(one(&named.directory("/sys/fs/cgroup/kube.slice"), "RS005"), "");
     // nodeadm names the cgroups and enforces nothing.
     let eks = with("enforceNodeAllocatable: [pods]\nkubeReservedCgroup: /kube\n");
     assert_eq!(one(&eks, "RS005"), "");

@@ -152,7 +152,7 @@ fn what_the_caller_saw_at_the_socket_counts() {
 
 #[test]
 fn cgroup_v1_is_judged_by_version_and_setting() {
-    let v1 = kubeadm().folder("/sys/fs/cgroup/memory");
+    let v1 = kubeadm().directory("/sys/fs/cgroup/memory");
     let found = |kubelet: &str, fails: Option<bool>| {
         let setting = fails.map(|fails| ("failCgroupV1", fails.into(), from("/c.yaml", 3)));
         let pairs: Vec<_> = setting.into_iter().collect();

@@ -15,10 +15,10 @@ use crate::rules::{Report, lint, rules};
 
 /// A host of `tests/hosts`, and what is expected of it.
 pub(crate) fn host(name: &str) -> (MemoryTree, Inputs, Value) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/hosts").join(name);
-    let text = std::fs::read_to_string(folder.join("expected.json")).unwrap();
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/hosts").join(name);
+    let text = std::fs::read_to_string(directory.join("expected.json")).unwrap();
     let expected: Value = serde_json::from_str(&text).unwrap();
-    let mut tree = tree_of(&folder.join("rootfs"));
+    let mut tree = tree_of(&directory.join("rootfs"));
     for (path, mode) in expected["modes"].as_object().into_iter().flatten() {
         let mode = u32::from_str_radix(mode.as_str().unwrap(), 8).unwrap();
         tree = tree.mode(path.as_str(), mode);

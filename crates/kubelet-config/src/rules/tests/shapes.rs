@@ -23,7 +23,7 @@ fn is_healthy(tree: &MemoryTree) {
 }
 
 const UNIT: &str = "/etc/systemd/system/kubelet.service";
-const FOLDER: &str = "/etc/systemd/system/kubelet.service.d";
+const DIRECTORY: &str = "/etc/systemd/system/kubelet.service.d";
 
 #[test]
 fn kubeadm_with_the_flag_in_its_place() {
@@ -41,10 +41,10 @@ fn aks_has_a_drop_in_for_every_variable() {
             .mode("/opt/bin/kubelet", 0o755)
             .file("/etc/default/kubelet", env)
             .file("/etc/default/kubeletconfig.json", "{\"kind\":\"KubeletConfiguration\",\"apiVersion\":\"kubelet.config.k8s.io/v1beta1\"}")
-            .file(format!("{FOLDER}/10-componentconfig.conf"), "[Service]\nEnvironment=\"KUBELET_CONFIG_FILE_FLAGS=--config /etc/default/kubeletconfig.json\"\n")
-            .file(format!("{FOLDER}/10-containerd-base-flag.conf"), "[Service]\nEnvironment=\"KUBELET_CONTAINERD_FLAGS=--runtime-request-timeout=15m --container-runtime-endpoint=unix:///run/containerd/containerd.sock\"\n")
-            .file(format!("{FOLDER}/10-tlsbootstrap.conf"), "[Service]\nEnvironment=\"KUBELET_TLS_BOOTSTRAP_FLAGS=--kubeconfig /var/lib/kubelet/kubeconfig --bootstrap-kubeconfig /var/lib/kubelet/bootstrap-kubeconfig\"\n")
-            .file(format!("{FOLDER}/10-watchdog.conf"), "[Service]\nWatchdogSec=60s\n"),
+            .file(format!("{DIRECTORY}/10-componentconfig.conf"), "[Service]\nEnvironment=\"KUBELET_CONFIG_FILE_FLAGS=--config /etc/default/kubeletconfig.json\"\n")
+            .file(format!("{DIRECTORY}/10-containerd-base-flag.conf"), "[Service]\nEnvironment=\"KUBELET_CONTAINERD_FLAGS=--runtime-request-timeout=15m --container-runtime-endpoint=unix:///run/containerd/containerd.sock\"\n")
+            .file(format!("{DIRECTORY}/10-tlsbootstrap.conf"), "[Service]\nEnvironment=\"KUBELET_TLS_BOOTSTRAP_FLAGS=--kubeconfig /var/lib/kubelet/kubeconfig --bootstrap-kubeconfig /var/lib/kubelet/bootstrap-kubeconfig\"\n")
+            .file(format!("{DIRECTORY}/10-watchdog.conf"), "[Service]\nWatchdogSec=60s\n"),
     );
 }
 
@@ -67,9 +67,9 @@ fn openshift_starts_through_a_wrapper_and_reads_os_release() {
             .file("/usr/local/bin/kubenswrapper", "#!/bin/bash\nexec \"$@\"\n")
             .mode("/usr/local/bin/kubenswrapper", 0o755)
             .file("/etc/os-release", "NAME=\"Red Hat Enterprise Linux CoreOS\"\nID=\"rhcos\"\nID_LIKE=\"rhel fedora\"\nPRETTY_NAME=\"RHCOS 418\"\n")
-            .file(format!("{FOLDER}/20-logging.conf"), "[Service]\nEnvironment=\"KUBELET_LOG_LEVEL=2\"\n")
-            .file(format!("{FOLDER}/20-nodenet.conf"), "[Service]\nEnvironment=\"KUBELET_NODE_IP=10.0.0.5\" \"KUBELET_NODE_IPS=10.0.0.5\"\n")
-            .file(format!("{FOLDER}/10-mco-default-env.conf"), "[Service]\nEnvironmentFile=/etc/kubernetes/node.env\n")
+            .file(format!("{DIRECTORY}/20-logging.conf"), "[Service]\nEnvironment=\"KUBELET_LOG_LEVEL=2\"\n")
+            .file(format!("{DIRECTORY}/20-nodenet.conf"), "[Service]\nEnvironment=\"KUBELET_NODE_IP=10.0.0.5\" \"KUBELET_NODE_IPS=10.0.0.5\"\n")
+            .file(format!("{DIRECTORY}/10-mco-default-env.conf"), "[Service]\nEnvironmentFile=/etc/kubernetes/node.env\n")
             .file("/etc/kubernetes/node.env", "KUBELET_NODE_NAME=worker-1\nHTTPS_PROXY=http://10.0.0.1:3128\n"),
     );
 }
@@ -82,14 +82,14 @@ fn flatcar_reads_sysconfig_and_image_builder_both_files() {
     let own = "[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--cloud-provider=external\"\n";
     let tree = MemoryTree::new()
         .file(UNIT, unit)
-        .file(format!("{FOLDER}/10-kubeadm.conf"), flatcar)
+        .file(format!("{DIRECTORY}/10-kubeadm.conf"), flatcar)
         .file("/var/lib/kubelet/kubeadm-flags.env", "KUBELET_KUBEADM_ARGS=\"--node-ip=10.0.0.7\"\n");
     // No package ships an empty file there: the drop-in works.
-    is_healthy(&tree.file(format!("{FOLDER}/20-cloud.conf"), own));
+    is_healthy(&tree.file(format!("{DIRECTORY}/20-cloud.conf"), own));
     let both = drop_in.replace("@MORE@", "EnvironmentFile=-/etc/default/kubelet");
     is_healthy(
         &kubeadm()
-            .file(format!("{FOLDER}/10-kubeadm.conf"), both.replace("/opt/bin", "/usr/bin"))
+            .file(format!("{DIRECTORY}/10-kubeadm.conf"), both.replace("/opt/bin", "/usr/bin"))
             .file("/etc/sysconfig/kubelet", "KUBELET_EXTRA_ARGS=\n")
             .file("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--cloud-provider=external\n"),
     );

@@ -196,7 +196,7 @@ fn the_operators_flags_take_the_place_of_the_distributions() {
     assert_eq!(containerd.len(), 2);
     assert!(containerd[0].contains("/x "));
     assert!(all.contains(&"--config=/etc/k.yaml (/etc/rancher/k3s/config.yaml:6)".to_owned()));
-    // Since 1.32 it is copied into the folder, where it comes after the distribution's own.
+    // Since 1.32 it is copied into the directory, where it comes after the distribution's own.
     let copied = tree.file("/var/lib/rancher/k3s/agent/etc/kubelet.conf.d/10-cli-config.conf", "");
     assert!(!flags(&launched(&copied)).iter().any(|flag| flag.starts_with("--config=")));
 }

@@ -137,11 +137,12 @@ fn credential_provider(
         let kind = tree.stat(Path::new(&given.word.text)).ok().map(|meta| meta.kind);
         ((option, given), kind)
     };
-    let (folder, folder_kind) = value("image-credential-provider-bin-dir", "/var/lib/rancher/credentialprovider/bin");
+    let (directory, directory_kind) =
+        value("image-credential-provider-bin-dir", "/var/lib/rancher/credentialprovider/bin");
     let (config, config_kind) =
         value("image-credential-provider-config", "/var/lib/rancher/credentialprovider/config.yaml");
-    let are_there = folder_kind == Some(Kind::Folder) && config_kind.is_some_and(|kind| kind != Kind::Folder);
-    are_there.then_some([folder, config]).into_iter().flatten()
+    let are_there = directory_kind == Some(Kind::Directory) && config_kind.is_some_and(|kind| kind != Kind::Directory);
+    are_there.then_some([directory, config]).into_iter().flatten()
 }
 
 /// Values that become one, with commas; each keeps its place as an origin.
@@ -160,10 +161,10 @@ fn joined(items: &[Arg]) -> Option<Given> {
 /// `config` and `config-dir`.
 fn extra_args<'a>(tree: &dyn Tree, options: &'a Options, config_dir: &Path) -> impl Iterator<Item = &'a Arg> {
     let is_copied = |name: &str| tree.lstat(&config_dir.join(name)).is_ok();
-    let (config, folder) = (is_copied("10-cli-config.conf"), is_copied("20-cli-config-dir"));
+    let (config, directory) = (is_copied("10-cli-config.conf"), is_copied("20-cli-config-dir"));
     options.all("kubelet-arg").iter().filter(move |word| match split(&word.text).0 {
         "config" => !config,
-        "config-dir" => !folder,
+        "config-dir" => !directory,
         _ => true,
     })
 }

@@ -11,9 +11,9 @@ use crate::kubelet::systemd::tests::hosts::tree_of;
 
 /// Every host with what is expected of it, resolved.
 fn hosts() -> Vec<(String, Value, Snapshot)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/hosts");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/hosts");
     let mut hosts = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
+    for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         let text = std::fs::read_to_string(path.join("expected.json")).unwrap();
         let expected: Value = serde_json::from_str(&text).unwrap();

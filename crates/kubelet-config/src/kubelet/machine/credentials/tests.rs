@@ -48,7 +48,7 @@ fn each_kind_of_credential_is_told_and_none_is_kept() {
 }
 
 #[test]
-fn a_certificate_is_followed_from_the_kubeconfigs_folder() {
+fn a_certificate_is_followed_from_the_kubeconfigs_directory() {
     let certificate = pem("system:node:a", 2025, 2026, false);
     let tree = MemoryTree::new().file("/etc/kubernetes/pki/a.pem", certificate.clone());
     let found = read(tree, "{client-certificate: pki/a.pem, client-key: pki/a.key}");

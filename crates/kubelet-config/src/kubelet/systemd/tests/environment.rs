@@ -36,8 +36,8 @@ fn fact_18_who_wins() {
 
 #[test]
 fn fact_20_files_that_are_skipped_whole() {
-    let tree = service("ExecStart=/bin/x\nEnvironmentFile=-/missing\nEnvironmentFile=/folder\nEnvironmentFile=-/nul\nEnvironmentFile=-/latin\nEnvironmentFile=-/fifo\nEnvironmentFile=-/null\nEnvironmentFile=-/comment")
-        .folder("/folder")
+    let tree = service("ExecStart=/bin/x\nEnvironmentFile=-/missing\nEnvironmentFile=/directory\nEnvironmentFile=-/nul\nEnvironmentFile=-/latin\nEnvironmentFile=-/fifo\nEnvironmentFile=-/null\nEnvironmentFile=-/comment")
+        .directory("/directory")
         .file("/nul", "A=1\n\0")
         .file("/latin", &b"A=1\nB=\xFF\n"[..])
         .other("/fifo")

@@ -2,20 +2,20 @@
 
 use super::*;
 
-/// A folder on this disk as a tree.
+/// A directory on this disk as a tree.
 pub(crate) fn tree_of(root: &Path) -> MemoryTree {
     let mut tree = MemoryTree::new();
-    let mut folders = vec![root.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).unwrap() {
+    let mut directories = vec![root.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(&directory).unwrap() {
             let path = entry.unwrap().path();
             let name = Path::new("/").join(path.strip_prefix(root).unwrap());
             let meta = path.symlink_metadata().unwrap();
             if meta.is_symlink() {
                 tree = tree.link(name, std::fs::read_link(&path).unwrap());
             } else if meta.is_dir() {
-                tree = tree.folder(name);
-                folders.push(path);
+                tree = tree.directory(name);
+                directories.push(path);
             } else {
                 tree = tree.file(name, std::fs::read(&path).unwrap());
             }

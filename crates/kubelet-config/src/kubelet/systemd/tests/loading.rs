@@ -13,7 +13,7 @@ fn dropins(unit: &Unit) -> Vec<&str> {
 }
 
 #[test]
-fn fact_1_the_first_folder_wins_and_lib_is_usr_lib() {
+fn fact_1_the_first_directory_wins_and_lib_is_usr_lib() {
     let tree = service("ExecStart=/bin/x").link("/lib", "usr/lib");
     let unit = load(&tree);
     assert_eq!(unit.fragment, Some(PathBuf::from(format!("{USR}/k.service"))));
@@ -94,10 +94,10 @@ fn aliases_in_a_circle_lead_nowhere() {
 fn fact_5_templates_prefixes_and_types() {
     let mut tree = MemoryTree::new()
         .file(format!("{ETC}/a-b@.service"), "[Service]\nExecStart=/bin/x %i %I %j %n %N %p %f $WHO\n");
-    for folder in ["a-.service", "a-@x.service", "a-@.service", "a-b@x.service", "service"] {
+    for directory in ["a-.service", "a-@x.service", "a-@.service", "a-b@x.service", "service"] {
         tree = tree
-            .file(format!("{ETC}/{folder}.d/{folder}.conf"), drop_in("A=1"))
-            .file(format!("{ETC}/{folder}.d/same.conf"), drop_in(&format!("WHO={folder}")));
+            .file(format!("{ETC}/{directory}.d/{directory}.conf"), drop_in("A=1"))
+            .file(format!("{ETC}/{directory}.d/same.conf"), drop_in(&format!("WHO={directory}")));
     }
     let unit = resolve_unit(&tree, "a-b@x.service", &Manager::default());
     assert_eq!(argv(&unit)[1..], ["x", "x", "b", "a-b@x.service", "a-b@x", "a-b", "/x", "a-b@x.service"]);
@@ -116,18 +116,18 @@ fn fact_5_a_name_without_a_dash_has_no_prefix() {
 
 #[test]
 fn fact_6_names_that_are_no_drop_ins_and_things_that_hide() {
-    let folder = format!("{ETC}/k.service.d");
+    let directory = format!("{ETC}/k.service.d");
     let tree = service("ExecStart=/bin/x")
-        .file(format!("{folder}/a.conf.bak"), drop_in("A=1"))
-        .file(format!("{folder}/.a.conf"), drop_in("A=1"))
-        .folder(format!("{folder}/f.conf"))
-        .link(format!("{folder}/g.conf"), "/nowhere")
+        .file(format!("{directory}/a.conf.bak"), drop_in("A=1"))
+        .file(format!("{directory}/.a.conf"), drop_in("A=1"))
+        .directory(format!("{directory}/f.conf"))
+        .link(format!("{directory}/g.conf"), "/nowhere")
         .file(format!("{USR}/k.service.d/f.conf"), drop_in("F=1"))
         .file(format!("{USR}/k.service.d/g.conf"), drop_in("G=1"));
     let unit = load(&tree);
-    assert_eq!(dropins(&unit), [format!("{folder}/f.conf"), format!("{folder}/g.conf")]);
+    assert_eq!(dropins(&unit), [format!("{directory}/f.conf"), format!("{directory}/g.conf")]);
     assert!(!unit.variables.contains_key("F") && !unit.variables.contains_key("G"));
-    for what in ["folder", "dangling link"] {
+    for what in ["directory", "dangling link"] {
         assert!(has(&unit, "=1", |kind| matches!(kind, EventKind::DropInMasked { what: w, .. } if *w == what)));
     }
     for reason in [NotADropIn::Suffix, NotADropIn::Hidden] {
@@ -136,12 +136,12 @@ fn fact_6_names_that_are_no_drop_ins_and_things_that_hide() {
 }
 
 #[test]
-fn fact_7_the_order_is_by_name_over_all_folders() {
+fn fact_7_the_order_is_by_name_over_all_directories() {
     let mut tree = service("ExecStart=/bin/x");
-    for (folder, name) in
+    for (directory, name) in
         [(ETC, "9-a"), (USR, "10-b"), (ETC, "a"), (USR, "Z"), ("/run/systemd/system", "99-x"), (ETC, "override")]
     {
-        tree = tree.file(format!("{folder}/k.service.d/{name}.conf"), drop_in("A=1"));
+        tree = tree.file(format!("{directory}/k.service.d/{name}.conf"), drop_in("A=1"));
     }
     let unit = load(&tree);
     let names: Vec<_> = unit.dropins.iter().map(|path| path.file_stem().unwrap().to_str().unwrap()).collect();
@@ -177,7 +177,7 @@ fn fact_9_a_mask_is_listed_and_hides() {
 }
 
 #[test]
-fn a_folder_that_is_a_link_is_named_by_its_target() {
+fn a_directory_that_is_a_link_is_named_by_its_target() {
     let tree = service("ExecStart=/bin/x")
         .link(format!("{ETC}/k.service.d"), "/opt/dropins")
         .file("/opt/dropins/a.conf", drop_in("A=1"));
@@ -193,11 +193,11 @@ fn fact_11_dependencies_are_not_reset() {
     assert_eq!(after.value, "a.service b.service");
 }
 
-/// Measured: a folder of the unit's name hides nothing; a link to a folder elsewhere is an error.
+/// Measured: a directory of the unit's name hides nothing; a link to a directory elsewhere is an error.
 #[test]
-fn folders_of_the_units_name() {
+fn directories_of_the_units_name() {
     let path = format!("{ETC}/k.service");
-    assert_eq!(load(&service("ExecStart=/bin/x").folder(&path)).load, LoadState::Loaded);
-    let linked = service("ExecStart=/bin/x").folder("/tmp").link(&path, "/tmp");
+    assert_eq!(load(&service("ExecStart=/bin/x").directory(&path)).load, LoadState::Loaded);
+    let linked = service("ExecStart=/bin/x").directory("/tmp").link(&path, "/tmp");
     assert!(matches!(load(&linked).load, LoadState::Error { .. }));
 }

@@ -40,14 +40,14 @@ pub(super) fn find(
         Some(word) => word.text.clone(),
         None => format!("/etc/rancher/{}/config.yaml", program.name()),
     };
-    let folder = PathBuf::from(format!("{main}.d"));
+    let directory = PathBuf::from(format!("{main}.d"));
     let main = PathBuf::from(main);
     let is_yaml = |suffix: &OsStr| suffix.eq_ignore_ascii_case("yaml") || suffix.eq_ignore_ascii_case("yml");
-    let names = tree.list(&folder).unwrap_or_default().into_iter();
+    let names = tree.list(&directory).unwrap_or_default().into_iter();
     let drop_ins = names
-        .map(|name| folder.join(name))
+        .map(|name| directory.join(name))
         .filter(|path| path.extension().is_some_and(is_yaml))
-        .filter(|path| tree.lstat(path).is_ok_and(|meta| meta.kind != Kind::Folder))
+        .filter(|path| tree.lstat(path).is_ok_and(|meta| meta.kind != Kind::Directory))
         .take(MAX_FILES);
     kubelet.new_argument = Some(new_key(Location::file(&main)));
     let has_main = tree.lstat(&main).is_ok();
