@@ -35,12 +35,14 @@ PROMTOOL := $(CACHE)/prometheus/$(call key,tests/cluster/promtool/go.mod tests/c
 NFPM := $(CACHE)/nfpm/$(call key,packaging/nfpm/go.mod packaging/nfpm/go.sum)
 CRANE := $(CACHE)/crane/$(call key,packaging/image/go.mod packaging/image/go.sum)
 HELM := $(CACHE)/helm/$(call key,packaging/helm/go.mod packaging/helm/go.sum)
+# kube-scheduler, for pods:: alone.
+SCHEDULER := $(CACHE)/scheduler/$(call key,tests/cluster/go.mod tests/cluster/go.sum)
 # Debian's kernel for the virtual machine of memory::host_thrashes.
 KERNEL := $(CACHE)/kernel
 
 # What the program of the stories reads, and how it is built: the agent is nearly what is shipped, the program that judges it is a
 # debug build, whose crates cargo test has built.
-STORIES_ENV = KUBEBUILDER_ASSETS="$(ASSETS)" NODEVIGIL_CONSUMERS="$(CONSUMERS)" NODEVIGIL_CRDS="$(CRDS)" NODEVIGIL_PEER="$(PEER)" NODEVIGIL_KERNEL="$(KERNEL)"
+STORIES_ENV = KUBEBUILDER_ASSETS="$(ASSETS)" NODEVIGIL_CONSUMERS="$(CONSUMERS)" NODEVIGIL_CRDS="$(CRDS)" NODEVIGIL_PEER="$(PEER)" NODEVIGIL_KERNEL="$(KERNEL)" NODEVIGIL_HELM="$(HELM)" NODEVIGIL_SCHEDULER="$(SCHEDULER)"
 QUIET := --quiet
 define E2E
 cargo build $(QUIET) --locked --profile gate --package nodevigil && cargo build $(QUIET) --locked --package nodevigil-e2e && \
@@ -51,7 +53,7 @@ endef
 # Debian's containerd would remove Docker's.
 NODE_PROGRAMS := unshare:util-linux systemctl:systemd dbus-daemon:dbus ip:iproute2 containerd:containerd runc:runc nft:nftables mkfs.ext4:e2fsprogs losetup:mount patch:patch
 GUEST_PROGRAMS := qemu-system-x86_64:qemu-system-x86 busybox:busybox-static
-FULL_PROGRAMS := faketime:faketime python3:python3 curl:curl rpm:rpm
+FULL_PROGRAMS := faketime:faketime python3:python3 curl:curl rpm:rpm busybox:busybox-static /usr/lib/cni/ptp:containernetworking-plugins
 PACKAGE_PROGRAMS := cloud-init:cloud-init cpio:cpio lintian:lintian rpmlint:rpmlint rpm:rpm
 define INSTALL
 PATH="$$PATH:/usr/sbin:/sbin"; packages=; \
@@ -87,7 +89,7 @@ if [ ! -d "$(2)" ]; then \
 fi
 endef
 
-.PHONY: help docs site test stories gate-needs full-needs demo demo-plan picture record well test-full oracle flags rules packed bench fuzz audit release musl packages arm arm-needs test-arm image chart crane helm sbom dist install cluster consumers crds kernel peer promtool nfpm kubelets cargo-deny mdbook clean
+.PHONY: help docs site test stories gate-needs full-needs demo demo-plan picture record well test-full oracle flags rules packed bench fuzz audit release musl packages arm arm-needs test-arm image chart crane helm sbom dist install cluster consumers crds kernel scheduler peer promtool nfpm kubelets cargo-deny mdbook clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -104,7 +106,7 @@ test: cargo-deny ## The gate: format, lints, dependencies' licences and sources,
 	@tests/step.sh "cargo test" cargo test --locked --no-fail-fast
 	@tests/step.sh "stories" $(MAKE) stories TIER=gate
 
-stories: $(if $(filter gate,$(TIER)),gate-needs,full-needs consumers crds kernel chart) ## What happens to real nodes, TIER=full (or gate); STORIES="life:: api" for a part, TABLE=FILE for what they provoke
+stories: $(if $(filter gate,$(TIER)),gate-needs,full-needs consumers crds kernel scheduler chart image) ## What happens to real nodes, TIER=full (or gate); STORIES="life:: api" for a part, TABLE=FILE for what they provoke
 	@$(E2E) --tier $(or $(TIER),full) $(if $(TABLE),--table $(abspath $(TABLE))) $(STORIES)
 
 gate-needs:
@@ -291,6 +293,9 @@ consumers:
 
 crds:
 	@$(call GO_BUILD,definitions of the samples' types,$(CRDS),tests/cluster/crds/fetch.sh "$(CRDS)")
+
+scheduler:
+	@$(call GO_BUILD,kube-scheduler,$(SCHEDULER),GO_TOOLS=k8s.io/kubernetes/cmd/kube-scheduler tests/cluster/build.sh "$(SCHEDULER)")
 
 kernel:
 	@$(call INSTALL,$(GUEST_PROGRAMS))

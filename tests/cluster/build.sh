@@ -1,10 +1,10 @@
 #!/bin/sh
 # Builds the pinned Kubernetes programs (`tool` lines of a go.mod) into OUT, each under its usual name.
 #   build.sh OUT [MODULE [FILE...]]
-# MODULE is the folder of the go.mod, this script's own if it is left out. FILEs of the first program's own module are
-# copied beside the programs.
-# Builds into a folder beside OUT and renames it at the end, so that an interrupted build never looks finished.
-# Go's own caches are the caller's (GOCACHE, GOMODCACHE): the Makefile points them into the project's cache folder.
+# MODULE is the directory of the go.mod, this script's own if it is left out. FILEs of the first program's own module are
+# copied beside the programs. GO_TOOLS, if set, are other packages to build than those of the `tool` lines.
+# Builds into a directory beside OUT and renames it at the end, so that an interrupted build never looks finished.
+# Go's own caches are the caller's (GOCACHE, GOMODCACHE): the Makefile points them into the project's cache directory.
 set -eu
 out=$1
 cd "${2:-$(dirname "$0")}"
@@ -19,7 +19,7 @@ if [ -n "$version" ]; then
   stamp=k8s.io/component-base/version
   flags="$flags -X $stamp.gitVersion=$version -X $stamp.gitMajor=1 -X $stamp.gitMinor=$minor"
 fi
-tools=$(go list tool)
+tools=${GO_TOOLS:-$(go list tool)}
 count=$(echo "$tools" | wc -l)
 i=0
 for tool in $tools; do

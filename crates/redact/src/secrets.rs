@@ -11,10 +11,6 @@ use regex_automata::nfa::thompson::pikevm::PikeVM;
 use regex_automata::util::syntax;
 use regex_automata::{Anchored, Input};
 
-/// Every text with a secret in one of [`PLACES`] has one of these, in upper or lower case. Most texts have none.
-const TRIGGERS: [&str; 11] =
-    ["://", "auth", "basic", "bearer", "token", "secret", "pass", "pwd", "key", "sig", "credential"];
-
 /// Where a secret may be. `<name>`, `<value>` and the like are replaced by the expressions in [`PARTS`].
 pub(super) struct Place {
     /// What comes before the secret, in upper or lower case.
@@ -139,9 +135,8 @@ fn syntax() -> syntax::Config {
 /// `Bearer` and `Basic`, users in URLs, signatures of presigned URLs, PEM blocks, tokens and keys that are recognised by
 /// their looks.
 pub fn hide_secrets(text: &str) -> String {
-    let lower = text.to_ascii_lowercase();
     let mut secrets = secrets_by_looks(text);
-    if TRIGGERS.iter().any(|trigger| lower.contains(trigger)) {
+    if may_have_places(text) {
         secrets.extend(secrets_in_places(text.as_bytes()));
     }
     if secrets.is_empty() {
@@ -154,7 +149,29 @@ pub fn hide_secrets(text: &str) -> String {
     text.char_indices().map(|(at, c)| if is_hidden[at] { '*' } else { c }).collect()
 }
 
-fn secrets_in_places(bytes: &[u8]) -> Vec<Range<usize>> {
+/// Whether one of [`PLACES`] may be in the text. This needs no expression, and most texts have none.
+pub(super) fn may_have_places(text: &str) -> bool {
+    let lower = text.to_ascii_lowercase();
+    let is_place = |run: Range<usize>| {
+        let (word, rest) = (&lower[run.clone()], &lower[run.end..]);
+        let has = |parts: &[&str]| parts.iter().any(|part| word.contains(part));
+        let is_assigned = |by: &[char]| {
+            let value = rest.trim_start_matches([' ', '\'', '"', '\\']).strip_prefix(by);
+            let value = value.map(|value| value.trim_start_matches([' ', '\'', '"', '\\']));
+            value.is_some_and(|value| !value.is_empty() && !value.starts_with('\n'))
+        };
+        let is_flag = word.starts_with('-') || word.contains("--");
+        let is_header = word.ends_with("auth") || word.ends_with("authorization");
+        (word.ends_with("basic") || word.ends_with("bearer")) && rest.starts_with(' ')
+            || has(&["token", "secret", "pass", "pwd", "key"]) && (is_flag || is_assigned(&[':', '=', '%']))
+            || is_header && is_assigned(&[':', '=', '%'])
+            || has(&["sig", "credential"]) && is_assigned(&['=', '%'])
+    };
+    let words = runs(lower.as_bytes(), |byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
+    lower.contains("://") && lower.contains('@') || words.filter(|run| !run.is_empty()).any(is_place)
+}
+
+pub(super) fn secrets_in_places(bytes: &[u8]) -> Vec<Range<usize>> {
     let mut secrets = Vec::new();
     let mut cache = COMPILED.cache.lock().unwrap_or_else(PoisonError::into_inner);
     let mut next = |from| {

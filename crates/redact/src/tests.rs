@@ -1,4 +1,8 @@
+use std::ops::Range;
+
+use proptest::collection::vec;
 use proptest::prelude::*;
+use proptest::sample::select;
 
 use super::*;
 
@@ -169,11 +173,27 @@ fn nothing_steers_a_terminal() {
     assert_eq!(escape_controls("a\x1b[31mb\tc\u{202e}d\r\0é"), "a\u{241b}[31mb c\u{fffd}d\u{240d}\u{2400}é");
 }
 
+/// What secrets and the words before them are made of.
+#[rustfmt::skip]
+const PARTS: &[&str] = &[
+    "token", "TOKEN", "secret", "pass", "word", "key", "API", "data", "authorization", "Auth", "bearer", "Basic", "sig", "nature",
+    "credential", "amz", "realm", "https://", "unix://", "@", "/", "-", "--", "_", "=", ":", "%3d", "%26", "?", "&", "\\u0026", " ",
+    "\"", "'", "\\", "[", "{", "\n", "\t", "\r", "é", "S3cretS3cretS3cretS3cret", "x", "VALUE", "FILE", "*",
+];
+
 proptest! {
     #[test]
     fn any_text_keeps_its_columns(text in ".*") {
         let shown = escape_controls(&hide_secrets(&text));
         prop_assert_eq!(shown.chars().count(), text.chars().count());
+    }
+
+    /// Whether there may be one is found out without the expressions.
+    #[test]
+    fn a_text_without_places_has_no_secret_in_one(parts in vec(select(PARTS), 1..8)) {
+        let text = parts.concat();
+        let is_empty = || secrets::secrets_in_places(text.as_bytes()).iter().all(Range::is_empty);
+        prop_assert!(secrets::may_have_places(&text) || is_empty(), "{}", text);
     }
 
     #[test]

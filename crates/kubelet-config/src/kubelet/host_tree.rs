@@ -131,7 +131,7 @@ impl Tree for HostTree {
     }
 
     fn list(&self, path: &Path) -> Result<Vec<OsString>, Unreadable> {
-        if self.stat(path)?.kind != Kind::Directory {
+        if self.found(path, OFlags::empty())?.kind != Kind::Directory {
             return Err(Unreadable::Io("is not a directory".to_owned()));
         }
         let directory = self.open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK)?;

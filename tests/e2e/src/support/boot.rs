@@ -24,7 +24,7 @@ pub struct Spec {
     pub directory: PathBuf,
     /// Its control group, `RUN/NODE`.
     pub group: String,
-    /// Directorys to lay over this machine's root, topmost first.
+    /// Directories to lay over this machine's root, topmost first.
     pub layers: Vec<PathBuf>,
     /// Its files; a later one replaces an earlier one.
     pub files: Vec<File>,

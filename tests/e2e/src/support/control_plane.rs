@@ -42,16 +42,36 @@ impl ControlPlane {
         let etcd = plane.spawn("etcd", &plane.etcd_arguments())?;
         plane.daemons().etcd = Some(etcd);
         plane.start_apiserver()?;
-        let controller_manager = plane.spawn("kube-controller-manager", &plane.controller_manager_arguments())?;
+        let controller_manager = plane.start_controllers("node-lifecycle-controller,taint-eviction-controller")?;
         plane.daemons().controller_manager = Some(controller_manager);
-        let manifests = repository().join("packaging/kubernetes");
         // The API server makes its own namespaces in its first seconds.
         let is_there = |name: &str| plane.kubectl(&["get", "namespace", name]).is_ok();
         wait_until("the namespace kube-node-lease", Duration::from_mins(1), || {
             Ok(is_there("kube-node-lease").then_some(()))
         })?;
-        plane.kubectl(&["apply", "--server-side", "-f", &manifests.display().to_string()])?;
+        plane.apply_manifests()?;
         Ok(plane)
+    }
+
+    /// Creates the agents' roles and policies.
+    pub fn apply_manifests(&self) -> Result<()> {
+        self.kubectl(&["apply", "--server-side", "-f", &manifests()]).map(drop)
+    }
+
+    /// Deletes them, for a story that installs the Helm chart.
+    pub fn delete_manifests(&self) -> Result<()> {
+        self.kubectl(&["delete", "-f", &manifests()]).map(drop)
+    }
+
+    /// Starts the scheduler and the controllers that pods, DaemonSets and Jobs need. They end when they are dropped.
+    pub fn start_workload_controllers(&self) -> Result<[Daemon; 2]> {
+        let kubeconfig = self.file("scheduler.conf");
+        fs::write(&kubeconfig, self.kubeconfig("system:kube-scheduler", "system:authenticated")?)?;
+        let scheduler =
+            Daemon::start(&self.directory, &programs::scheduler()?, &self.component_arguments("scheduler"))?;
+        let controllers = "daemonset-controller,job-controller,garbage-collector-controller,\
+            root-ca-certificate-publisher-controller";
+        Ok([scheduler, self.start_controllers(controllers)?])
     }
 
     /// The certificate of its authority, as PEM.
@@ -207,7 +227,6 @@ impl ControlPlane {
             "--allow-privileged=true".to_owned(), // as kubeadm has it
             "--authorization-mode=Node,RBAC".to_owned(),
             "--enable-admission-plugins=NodeRestriction".to_owned(),
-            "--disable-admission-plugins=ServiceAccount".to_owned(),
             "--endpoint-reconciler-type=none".to_owned(),
             "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
             format!("--service-account-key-file={}", pki("sa.pub")),
@@ -218,22 +237,32 @@ impl ControlPlane {
         ]
     }
 
-    /// With the controllers that write Nodes, as the kubelet and the agent do.
-    fn controller_manager_arguments(&self) -> Vec<String> {
-        let kubeconfig = self.file("controller-manager.conf");
+    fn start_controllers(&self, controllers: &str) -> Result<Daemon> {
+        let mut arguments = self.component_arguments("controller-manager");
+        arguments.push(format!("--controllers={controllers}"));
+        // Without it RBAC silently refuses the lifecycle controller's writes, and no node ever becomes Unknown.
+        arguments.push("--use-service-account-credentials=true".to_owned());
+        self.spawn("kube-controller-manager", &arguments)
+    }
+
+    /// What scheduler and controller manager have in common.
+    fn component_arguments(&self, name: &str) -> Vec<String> {
+        let kubeconfig = self.file(&format!("{name}.conf"));
         vec![
             format!("--kubeconfig={kubeconfig}"),
             format!("--authentication-kubeconfig={kubeconfig}"),
             format!("--authorization-kubeconfig={kubeconfig}"),
-            "--controllers=node-lifecycle-controller,taint-eviction-controller".to_owned(),
             "--leader-elect=false".to_owned(),
             "--bind-address=127.0.0.1".to_owned(),
             format!("--secure-port={}", namespaces::port()),
-            format!("--cert-dir={}", self.file("controller-manager")),
-            // Without it RBAC silently refuses the lifecycle controller's writes, and no node ever becomes Unknown.
-            "--use-service-account-credentials=true".to_owned(),
+            format!("--cert-dir={}", self.file(name)),
         ]
     }
+}
+
+/// The agents' roles and policies.
+fn manifests() -> String {
+    repository().join("packaging/kubernetes").display().to_string()
 }
 
 /// That of the Kubernetes programs.

@@ -5,6 +5,7 @@ pub mod cgroups;
 pub mod control_plane;
 pub mod daemon;
 pub mod guest;
+pub mod helm;
 pub mod leftovers;
 pub mod machine;
 pub mod namespaces;

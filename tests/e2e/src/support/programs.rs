@@ -9,10 +9,24 @@ use super::namespaces;
 
 /// The path of one of the Kubernetes programs, in the directory that `KUBEBUILDER_ASSETS` names.
 pub fn kubernetes(program: &str) -> Result<PathBuf> {
-    let directory = std::env::var_os("KUBEBUILDER_ASSETS")
-        .context("KUBEBUILDER_ASSETS is not set: start the stories by `make stories`")?;
+    from("KUBEBUILDER_ASSETS", program).context("run `make cluster`")
+}
+
+/// kube-scheduler, in the directory that `NODEVIGIL_SCHEDULER` names.
+pub fn scheduler() -> Result<PathBuf> {
+    from("NODEVIGIL_SCHEDULER", "kube-scheduler")
+}
+
+/// Helm, in the directory that `NODEVIGIL_HELM` names.
+pub fn helm() -> Result<PathBuf> {
+    from("NODEVIGIL_HELM", "helm")
+}
+
+fn from(variable: &str, program: &str) -> Result<PathBuf> {
+    let directory = std::env::var_os(variable);
+    let directory = directory.with_context(|| format!("{variable} is not set: start this by `make stories`"))?;
     let path = Path::new(&directory).join(program);
-    ensure!(path.is_file(), "{} is missing: run `make cluster`", path.display());
+    ensure!(path.is_file(), "{} is missing", path.display());
     Ok(path)
 }
 

@@ -38,7 +38,9 @@ pub(super) fn specifiers(tree: &dyn Tree, manager: &Manager, name: &str, fragmen
     let instance = names::instance(name);
     let real = fragment.map(|path| tree.real_path(path).unwrap_or_else(|_| path.to_owned()));
     let short = manager.hostname.split('.').next().unwrap_or_default();
-    let os = |key: &str| text(&os_release(tree, key));
+    let os_release = ["/etc/os-release", "/usr/lib/os-release"].into_iter().find(|path| tree.exists(Path::new(path)));
+    let os_release = os_release.map_or_else(BTreeMap::new, |path| values(tree, path));
+    let os = |key: &str| text(os_release.get(key).map_or("", String::as_str));
     let mut table = BTreeMap::from([
         ('n', text(name)),
         ('N', text(names::stem(name))),
@@ -110,25 +112,16 @@ fn first_line(tree: &dyn Tree, path: &str) -> String {
         .unwrap_or_default()
 }
 
-/// A value of a file of assignments, as `/etc/os-release` is one.
-fn value_of(tree: &dyn Tree, path: &str, key: &str) -> Option<String> {
-    let bytes = tree.read_bounded(Path::new(path), 64 << 10).ok()?;
-    env_file::parse(&Location::file(path), &bytes, u32::MAX)
-        .assignments
-        .into_iter()
-        .rfind(|assignment| assignment.name == key)
-        .map(|assignment| assignment.value)
-}
-
-fn os_release(tree: &dyn Tree, key: &str) -> String {
-    let path = if tree.exists(Path::new("/etc/os-release")) { "/etc/os-release" } else { "/usr/lib/os-release" };
-    value_of(tree, path, key).unwrap_or_default()
+/// The values of a file of assignments, as `/etc/os-release` is one.
+fn values(tree: &dyn Tree, path: &str) -> BTreeMap<String, String> {
+    let bytes = tree.read_bounded(Path::new(path), 64 << 10).unwrap_or_default();
+    let parsed = env_file::parse(&Location::file(path), &bytes, u32::MAX);
+    parsed.assignments.into_iter().map(|assignment| (assignment.name, assignment.value)).collect()
 }
 
 fn pretty_hostname(tree: &dyn Tree, short: &str) -> String {
-    value_of(tree, "/etc/machine-info", "PRETTY_HOSTNAME")
-        .filter(|name| !name.is_empty())
-        .unwrap_or_else(|| short.to_owned())
+    let name = values(tree, "/etc/machine-info").remove("PRETTY_HOSTNAME").filter(|name| !name.is_empty());
+    name.unwrap_or_else(|| short.to_owned())
 }
 
 /// What the caller knows, else what the host says.
@@ -165,7 +158,7 @@ pub(super) fn variables(tree: &dyn Tree, manager: &Manager, name: &str, settings
     let merged = tree.real_path(Path::new("/bin")).is_ok_and(|real| real == Path::new("/usr/bin"));
     let path = if manager.version >= 255 && merged { PATH_MERGED } else { PATH_SPLIT };
     set("PATH", path, &nowhere);
-    let lang = value_of(tree, "/etc/locale.conf", "LANG").unwrap_or_else(|| "C.UTF-8".to_owned());
+    let lang = values(tree, "/etc/locale.conf").remove("LANG").unwrap_or_else(|| "C.UTF-8".to_owned());
     set("LANG", &lang, &nowhere);
     for (name, value) in &manager.environment {
         set(name, value, &nowhere);

@@ -1,0 +1,180 @@
+//! The agent as a pod of the Helm chart, with a real scheduler and real controllers: what it reports, what it outlives, and what is
+//! left when it is upgraded and removed.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::scene::{ObservedNode, Scene};
+use crate::support::daemon::Daemon;
+use crate::support::helm::{self, Helm};
+use crate::support::{WAIT, say, wait_until};
+
+/// A node on which the chart's pod runs and reports.
+struct Release {
+    helm: Helm,
+    node: Arc<ObservedNode>,
+    _controllers: [Daemon; 2],
+}
+
+impl Release {
+    /// Boots the node and installs the chart.
+    fn install(scene: &Scene) -> Result<Self> {
+        let controllers = scene.plane().start_workload_controllers()?;
+        let node = scene.ready_with(helm::runs_pods)?;
+        // The pod's own token is to be used.
+        node.sh("mv /etc/nodevigil/kubeconfig /root/")?;
+        helm::import_images(&node)?;
+        let helm = Helm::new(scene.plane());
+        let from = Instant::now();
+        helm.apply("install", &[])?;
+        let healthy = node.kubelet().wait_for(from, "True", "KubeletIsHealthy")?;
+        took("helm install → KubeletHealthy=True", from, healthy.at);
+        Ok(Self { helm, node, _controllers: controllers })
+    }
+
+    /// The pid of the agent on the node.
+    fn agent(&self) -> Result<String> {
+        let pids = self.node.sh("pgrep -x nodevigil")?;
+        ensure!(pids.lines().count() == 1, "more than one agent: {pids}");
+        Ok(pids)
+    }
+}
+
+fn took(what: &str, from: Instant, to: Instant) {
+    say(&format!("{:6.2} s  {what}", to.saturating_duration_since(from).as_secs_f64()));
+}
+
+/// Runs `story` without the harness's roles and policies, which are the chart's here.
+fn with_the_charts_policies(scene: &Scene, story: impl FnOnce() -> Result<()>) -> Result<()> {
+    scene.plane().delete_manifests()?;
+    let result = story();
+    Helm::new(scene.plane()).run(&["uninstall", "nodevigil", "--ignore-not-found", "--no-hooks"])?;
+    scene.plane().apply_manifests()?;
+    result
+}
+
+/// The chart's pods that are not being deleted.
+fn pods(scene: &Scene) -> Result<Vec<Value>> {
+    let text = scene.plane().kubectl(&["get", "pods", "-n", "kube-system", "-o", "json"])?;
+    let list: Value = serde_json::from_str(&text)?;
+    let pods = list["items"].as_array().cloned().unwrap_or_default();
+    Ok(pods.into_iter().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null()).collect())
+}
+
+/// The only pod, once `wanted` holds for it.
+fn wait_for_pod(scene: &Scene, what: &str, wanted: impl Fn(&Value) -> bool) -> Result<String> {
+    let mut last = Vec::new();
+    let found = wait_until(what, WAIT, || {
+        last = pods(scene)?;
+        let pod = last.first().filter(|pod| last.len() == 1 && wanted(pod));
+        Ok(pod.and_then(|pod| pod["metadata"]["name"].as_str()).map(str::to_owned))
+    });
+    found.with_context(|| format!("{last:#?}"))
+}
+
+fn is_ready(pod: &Value) -> bool {
+    pod["status"]["containerStatuses"][0]["ready"] == true
+}
+
+pub fn a_pod_outlives_kubelet_and_runtime(scene: &Scene) -> Result<()> {
+    with_the_charts_policies(scene, || {
+        let release = Release::install(scene)?;
+        let (node, agent) = (&release.node, release.agent()?);
+        // As kubectl exec does it.
+        let task = format!("$(ctr -n k8s.io tasks ls | awk '$2 == {} {{print $1}}')", agent.trim());
+        let status = node.sh(&format!("ctr -n k8s.io tasks exec --exec-id status {task} nodevigil status"))?;
+        ensure!(status.contains("KubeletIsHealthy"), "{status}");
+
+        let from = Instant::now();
+        let killed = node.kill_for_good()?;
+        took("kubelet killed → False/KubeletCrashed", from, killed.at);
+        ensure!(killed.message.contains("SIGKILL"), "{killed:?}");
+
+        // With the kubelet still dead.
+        let runtime = node.condition("ContainerRuntimeHealthy");
+        let from = Instant::now();
+        node.sh("systemctl kill --kill-who=main --signal=KILL containerd")?;
+        let down = runtime.wait_for(from, "False", "ContainerRuntimeDown")?;
+        took("containerd killed → False/ContainerRuntimeDown", from, down.at);
+        runtime.wait_for(down.at, "True", "ContainerRuntimeIsHealthy")?;
+        node.start_kubelet()?;
+
+        let from = Instant::now();
+        node.sh("systemctl kill --kill-who=main --signal=STOP kubelet")?;
+        let hung = node.kubelet().wait_longer_for(from, Duration::from_mins(3), "False", "KubeletHung")?;
+        took("kubelet stopped by SIGSTOP → False/KubeletHung", from, hung.at);
+        node.sh("systemctl kill --kill-who=main --signal=CONT kubelet")?;
+        node.kubelet().wait_for(hung.at, "True", "KubeletIsHealthy")?;
+
+        let from = Instant::now();
+        node.sh(
+            "systemctl set-property --runtime kubelet MemoryLimit=8M MemoryMax=8M; systemctl restart kubelet || true",
+        )?;
+        let killed = node.kubelet().wait_for(from, "False", "KubeletOOMKilled")?;
+        took("restart with a limit of 8 MiB → False/KubeletOOMKilled", from, killed.at);
+        ensure!(killed.message.contains("limit of "), "{killed:?}");
+        ensure!(release.agent()? == agent, "another agent runs now");
+        Ok(())
+    })
+}
+
+pub fn a_pod_is_replaced_and_removed(scene: &Scene) -> Result<()> {
+    with_the_charts_policies(scene, || {
+        let release = Release::install(scene)?;
+        let (node, helm, plane) = (&release.node, &release.helm, scene.plane());
+        let healthy = node.kubelet().shown()?;
+
+        let evicted = wait_for_pod(scene, "the pod to be ready", is_ready)?;
+        let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": evicted, "namespace": "kube-system"}});
+        node.sh(&format!("printf '%s' '{eviction}' >/run/eviction.json"))?;
+        let file = format!("/proc/{}/root/run/eviction.json", node.machine().pid1());
+        let path = format!("/api/v1/namespaces/kube-system/pods/{evicted}/eviction");
+        let from = Instant::now();
+        plane.kubectl(&["create", "--raw", &path, "-f", &file])?;
+        wait_for_pod(scene, "another pod to be ready", |pod| pod["metadata"]["name"] != evicted && is_ready(pod))?;
+        took("eviction → the next pod is ready", from, Instant::now());
+        node.kubelet().ensure_no_flip(&healthy).context("after an eviction")?;
+
+        helm.apply("upgrade", &["--set", "image.tag=broken"])?;
+        let has_failed = |pod: &Value| pod["status"]["containerStatuses"][0]["restartCount"].as_u64() > Some(0);
+        wait_for_pod(scene, "the image to fail", has_failed)?;
+        node.kubelet().ensure_no_flip(&healthy).context("with an image that does not start")?;
+        let from = Instant::now();
+        helm.run(&["rollback", "nodevigil", "--wait", "--timeout", "100s"])?;
+        took("helm rollback --wait", from, Instant::now());
+        node.kubelet().ensure_no_flip(&healthy).context("after the rollback")?;
+
+        node.sh("cp /root/kubeconfig /etc/nodevigil/kubeconfig")?;
+        node.start_agent()?;
+        let log = "cat /var/log/pods/kube-system_nodevigil-*/nodevigil/*.log";
+        wait_until("the pod to wait for the unit", WAIT, || {
+            Ok(node.sh(log)?.contains("nodevigil.service has started on this host").then_some(()))
+        })?;
+        node.sh("systemctl stop nodevigil; rm /etc/nodevigil/kubeconfig")?;
+        node.kubelet().ensure_no_flip(&healthy).context("beside the unit")?;
+        let killed = node.kill_for_good()?;
+        ensure!(killed.message.contains("SIGKILL"), "{killed:?}");
+        node.start_kubelet()?;
+
+        let from = Instant::now();
+        helm.run(&["uninstall", "nodevigil", "--wait", "--timeout", "100s"])?;
+        took("helm uninstall --wait", from, Instant::now());
+        ensure_nothing_is_left(scene)
+    })
+}
+
+fn ensure_nothing_is_left(scene: &Scene) -> Result<()> {
+    let node = scene.plane().node(scene.node_name())?.context("no Node")?;
+    let types: Vec<_> = node["status"]["conditions"].as_array().into_iter().flatten().map(|one| &one["type"]).collect();
+    ensure!(types.iter().all(|kind| !kind.as_str().unwrap_or_default().ends_with("Healthy")), "{types:?}");
+    ensure!(!node["metadata"].to_string().contains("nodevigil"), "{:#}", node["metadata"]);
+    let kinds = "all,configmaps,serviceaccounts,clusterroles,clusterrolebindings,roles,rolebindings,\
+        validatingadmissionpolicies,validatingadmissionpolicybindings";
+    let left = scene.plane().kubectl(&["get", kinds, "-A", "-o", "name"])?;
+    let left: Vec<&str> = left.lines().filter(|name| name.contains("nodevigil")).collect();
+    ensure!(left.is_empty(), "{left:?}");
+    Ok(())
+}
