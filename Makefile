@@ -250,6 +250,7 @@ chart: helm ## The Helm chart and the manifest for kubectl, in dist/; checked wi
 	@packaging/helm/build.sh "$(HELM)/helm"
 
 # cargo-cyclonedx writes one for each crate of the workspace, beside its Cargo.toml; that of the root package is nodevigil's.
+# It is of amd64's binary; arm64's has the same crates but for core_detect.
 sbom: ## The crates of the binary, as a CycloneDX bill of materials: dist/nodevigil.cdx.json
 	@$(call CARGO_INSTALL,cargo-cyclonedx,$(CARGO_CYCLONEDX_VERSION))
 	@mkdir -p dist && "$(CACHE)/cargo/bin/cargo-cyclonedx" cyclonedx --quiet --format json --spec-version 1.5 --target $(TARGET) --override-filename nodevigil.cdx

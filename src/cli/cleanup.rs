@@ -19,7 +19,8 @@ const ALL_DEADLINE: Duration = Duration::from_mins(4);
 
 /// Remove nodevigil's conditions and taints from the Node, to uninstall nodevigil
 ///
-/// Changes nothing else on the Node. Stop the agent first, because it would publish them again: systemctl disable --now nodevigil
+/// Changes nothing else on the Node. Stop the agent first (systemctl disable --now nodevigil), because it would publish them again: the
+/// command fails while the agent is running.
 ///
 /// Exit code: 0 the Node has no conditions or taints of nodevigil, 1 some may be left.
 #[derive(Debug, clap::Args)]
@@ -37,7 +38,8 @@ impl Cleanup {
         let report = StatusReport::read(Path::new(status::PATH)).ok();
         if let Some(pid) = report.as_ref().map(|report| report.pid).filter(|pid| is_agent(*pid)) {
             bail!(
-                "the agent is running (pid {pid}) and would publish again what is removed; stop it first: systemctl disable --now nodevigil"
+                "the agent is running (pid {pid}) and would publish again what is removed; stop it first: systemctl disable --now nodevigil, or \
+                 delete the DaemonSet nodevigil"
             );
         }
         let mut settings = settings_in_effect().kubernetes;

@@ -1,4 +1,4 @@
-//! `nodevigil status --host`: the processes that use most memory and processor time.
+//! `nodevigil status --host`: the processes that use most memory and CPU time.
 
 use super::{GOOD, Output, print};
 use crate::host::top::{self, Consumer};

@@ -13,8 +13,8 @@ use crate::host::pause::{self, Pause};
 
 /// Suppress the problems of this node for some time, such as during maintenance
 ///
-/// Until the pause ends, a problem is published as Unknown with reason `NodePaused`; the message has the problem. A reboot ends the pause.
-/// Needs root.
+/// Until the pause ends, a problem is published as Unknown with reason `NodePaused`; the message has the problem, and
+/// nodevigil's taints are removed. A reboot ends the pause. Needs root.
 ///
 /// Exit code: 0 nodevigil is paused, 1 it is not paused.
 #[derive(Debug, clap::Args)]

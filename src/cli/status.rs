@@ -35,7 +35,7 @@ pub struct Status {
     /// Redraw the table each second until Ctrl-C; if stdout is not a terminal, print it at each change
     #[arg(short, long)]
     watch: bool,
-    /// Show the processes that use most memory and processor time, instead of the conditions
+    /// Show the processes that use most memory and CPU time, instead of the conditions
     #[arg(long, conflicts_with_all = ["condition", "watch"])]
     host: bool,
 }

@@ -21,7 +21,7 @@ use crate::settings::EXIT_CONFIG;
 const FIRST_AFTER: Duration = Duration::from_secs(2);
 /// How often the view is reported, and the files and the time of the next check are examined.
 const TICK: Duration = Duration::from_secs(10);
-/// Time between two checks. Each runs the kubelet's binary for its version, which takes 0.1 s of processor time.
+/// Time between two checks. Each runs the kubelet's binary for its version, which takes 0.1 s of CPU time.
 const CHECK_EVERY: Duration = Duration::from_mins(10);
 /// The same while nothing is wrong and no file changes.
 const CHECK_EVERY_HEALTHY: Duration = Duration::from_mins(30);
