@@ -106,7 +106,7 @@ test: cargo-deny ## The gate: format, lints, dependencies' licences and sources,
 	@tests/step.sh "cargo test" cargo test --locked --no-fail-fast
 	@tests/step.sh "stories" $(MAKE) stories TIER=gate
 
-stories: $(if $(filter gate,$(TIER)),gate-needs,full-needs consumers crds kernel scheduler chart image) ## What happens to real nodes, TIER=full (or gate); STORIES="life:: api" for a part, TABLE=FILE for what they provoke
+stories: $(if $(filter gate,$(TIER)),gate-needs,full-needs consumers crds kernel scheduler chart) ## What happens to real nodes, TIER=full (or gate); STORIES="life:: api" for a part, TABLE=FILE for what they provoke
 	@$(E2E) --tier $(or $(TIER),full) $(if $(TABLE),--table $(abspath $(TABLE))) $(STORIES)
 
 gate-needs:
