@@ -48,7 +48,7 @@ impl Remedy {
     pub(super) fn only_if(mut self, is_sure: bool) -> Self {
         if !is_sure {
             self.edit = None;
-            if !self.what.starts_with("if ") {
+            if !["if ", "leave out "].iter().any(|start| self.what.starts_with(start)) {
                 self.what.insert_str(0, "if the kubelet needs these flags, ");
             }
         }
