@@ -60,7 +60,7 @@ pub(super) fn no_credentials(snapshot: &Snapshot, report: &mut Report) {
         }
         Some((file, _)) => {
             let cause = if is_kubeadm {
-                "Either kubeadm join has not run yet, or a file was deleted afterwards"
+                "Perhaps kubeadm join has not run yet, or a file was deleted afterwards"
             } else {
                 "The program that sets the node up has not written them"
             };
@@ -87,8 +87,8 @@ const PROVIDE: &str = "find out why the program that sets the node up (cloud-ini
                        --bootstrap-kubeconfig";
 
 const JOIN: &str = "on a worker run the command that `kubeadm token create --print-join-command` prints on a control plane \
-                    node; run `kubeadm reset` before it if the node had joined. On a control plane node run `kubeadm \
-                    init phase kubeconfig kubelet`. Do not run `kubeadm reset` there: it deletes the etcd data";
+                    node. If the node had joined before, run `kubeadm reset` first. On a control plane node run `kubeadm \
+                    init phase kubeconfig kubelet`, and not `kubeadm reset`, which deletes the etcd data";
 
 #[cfg(test)]
 mod tests;

@@ -57,8 +57,8 @@ pub(super) fn needs_daemon_reload(snapshot: &Snapshot, report: &mut Report) {
     if differences.0.is_empty() {
         if loaded.need_daemon_reload {
             let message = format!(
-                "systemd reports that a file of {} has changed since it was loaded. The command and the environment are the \
-                 same, but other settings may differ",
+                "systemd reports that a file of {} has changed since it was loaded. The command and the environment \
+                 are the same, but other settings may differ",
                 unit.name
             );
             report.add(Finding::new("SD020", Severity::Warning, fragment, message).fix(reload(snapshot)));
@@ -77,8 +77,7 @@ pub(super) fn needs_daemon_reload(snapshot: &Snapshot, report: &mut Report) {
 fn not_loaded(snapshot: &Snapshot, difference: &Difference, lost: &[ExpectedFlag]) -> Finding {
     let severity = if lost.is_empty() { Severity::Warning } else { Severity::Error };
     let (at, what) = (&difference.at, difference.what.join(", "));
-    let message =
-        format!("systemd has not loaded {} as it is now: {what}. A restart alone keeps the old settings", at.file);
+    let message = format!("systemd has not loaded {} as it is now: {what}. A restart keeps the old settings", at.file);
     Finding::new("SD020", severity, at.clone(), message)
         .lost(lost.iter().map(ExpectedFlag::written).collect())
         .fix(reload(snapshot))

@@ -38,8 +38,7 @@ fn not_read(snapshot: &Snapshot, arrived: &Arrived<'_>, event: &Event, reason: N
     Finding::new("SD009", arrived.error_if_expected(&event.text, usual), event.at.clone(), message)
         .lost(arrived.lost(&event.text))
         .fix(format!(
-            "if the kubelet needs its settings, move it to /etc/systemd/system/{unit}.d/ under a name of its own that ends in \
-             .conf, then {}. Otherwise delete it",
+            "if the kubelet needs its settings, move it to /etc/systemd/system/{unit}.d/NAME.conf, then {}. Otherwise delete it",
             reload(snapshot)
         ))
 }

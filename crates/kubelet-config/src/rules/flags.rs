@@ -58,7 +58,7 @@ fn in_no_release(snapshot: &Snapshot, used: &FlagUse) -> Finding {
     let at = at::flag(snapshot, used);
     let exits = exits(used);
     let (severity, message) = if let Some(version) = version.filter(|version| is_in_the_table(version)) {
-        (Severity::Fatal, format!("the kubelet {version} has no flag {flag} and {exits}"))
+        (Severity::Fatal, format!("kubelet {version} has no flag {flag} and {exits}"))
     } else {
         let (first, last) = (RELEASES.start(), RELEASES.end());
         let message =
@@ -69,12 +69,12 @@ fn in_no_release(snapshot: &Snapshot, used: &FlagUse) -> Finding {
     let is_sure = severity == Severity::Fatal;
     let known = |spec: &&FlagSpec| version.map_or(spec.removed.is_none(), |version| spec.known_in(version.minor));
     let Some(near) = nearest(&used.name, FLAGS.iter().filter(known).map(|spec| spec.name)) else {
-        let finding = Finding::new("FL001", severity, at.clone(), message).fix(format!("delete {flag} at {at}"));
+        let finding = Finding::new("FL001", severity, at.clone(), message).fix(format!("delete `{flag}` at {at}"));
         // Whether the next word is its value is not known.
         return finding.edits(at::deletion(snapshot, used).filter(|_| is_sure && !used.value_in_next_word));
     };
     Finding::new("FL001", severity, at.clone(), format!("{message}. Did you mean --{near}?"))
-        .fix(format!("write --{near} instead of {flag} at {at}"))
+        .fix(format!("write `--{near}` instead of `{flag}` at {at}"))
         .edits(at::name(snapshot, used).filter(|_| is_sure).map(|at| (at, Change::Text(format!("--{near}")))))
 }
 
@@ -84,7 +84,7 @@ fn too_new(snapshot: &Snapshot, used: &FlagUse, since: Minor) -> Finding {
     let flag = &used.written;
     let message = format!("{flag} exists since {since}: this kubelet{version} {}", exits(used));
     Finding::new("FL001", Severity::Fatal, at.clone(), message)
-        .fix(format!("delete {flag} at {at}, or upgrade the kubelet to {since}"))
+        .fix(format!("delete `{flag}` at {at}, or upgrade the kubelet to {since}"))
         .edits(at::deletion(snapshot, used))
 }
 
@@ -100,10 +100,10 @@ fn not_a_long_flag(snapshot: &Snapshot, used: &FlagUse) -> Finding {
     let message = format!("{flag} is not a flag: the kubelet exits with '{error}'");
     let finding = Finding::new("FL001", Severity::Fatal, at.clone(), message);
     if table::find(&bare.replace('_', "-")).is_none() {
-        return finding.fix(format!("delete {flag} at {at}"));
+        return finding.fix(format!("delete `{flag}` at {at}"));
     }
     finding
-        .fix(format!("write --{bare}, with two dashes, instead of {flag} at {at}"))
+        .fix(format!("write `--{bare}`, with two dashes, instead of `{flag}` at {at}"))
         .edits(at::name(snapshot, used).map(|at| (at, Change::Text(format!("--{bare}")))))
 }
 
@@ -153,7 +153,7 @@ fn delete(used: &FlagUse, spec: &FlagSpec, at: &Location) -> String {
     };
     let kubeadm =
         if at.file.ends_with("kubeadm-flags.env") { ". kubeadm writes this file only on join and upgrade" } else { "" };
-    format!("delete {flag} at {at}{instead}{kubeadm}")
+    format!("delete `{flag}` at {at}{instead}{kubeadm}")
 }
 
 pub(super) fn removed_soon(snapshot: &Snapshot, report: &mut Report) {

@@ -36,8 +36,8 @@ pub(super) fn swap_on(snapshot: &Snapshot, report: &mut Report) {
     } else {
         let default = if settings::is_default(snapshot, "failSwapOn") { " (the default)" } else { "" };
         let message = format!(
-            "swap is on ({devices}) and failSwapOn is true{default}. The kubelet exits at its start with 'running with swap on is \
-             not supported'"
+            "swap is on ({devices}) and failSwapOn is true{default}. The kubelet exits at its start with 'running with swap on \
+             is not supported'"
         );
         let set_at = default.is_empty().then(|| settings::place(snapshot, "failSwapOn"));
         Finding::new("KN001", Severity::Fatal, swap.at.clone(), message)
@@ -60,21 +60,15 @@ pub(super) fn ip_forward(snapshot: &Snapshot, report: &mut Report) {
     let all = [("net.ipv4.ip_forward", Some(forward)), ("net.ipv6.conf.all.forwarding", ipv6)];
     for (name, found) in all {
         let Some(found) = found.filter(|found| found.value == "0") else { continue };
-        let message = format!(
-            "{name} is 0, the kernel's default. The kernel drops what pods send to other nodes, and kubeadm's preflight \
-             check fails"
-        );
-        report.add(
-            Finding::new("KN002", Severity::Error, found.at.clone(), message)
-                .fix(format!("run `{}`", persist(&[(name, "1")]))),
-        );
+        let message = format!("{name} is 0, the kernel's default: the kernel drops what pods send to other nodes");
+        report.add(Finding::new("KN002", Severity::Error, found.at.clone(), message).fix(persist(&[(name, "1")])));
     }
 }
 
 /// The command that sets kernel settings now and at each boot.
 fn persist(values: &[(&str, &str)]) -> String {
     let lines: Vec<String> = values.iter().map(|(name, value)| format!("'{name} = {value}'")).collect();
-    format!("printf '%s\\n' {} >> /etc/sysctl.d/90-kubelet.conf && sysctl --system", lines.join(" "))
+    format!("run `printf '%s\\n' {} >> /etc/sysctl.d/90-kubelet.conf && sysctl --system`", lines.join(" "))
 }
 
 /// CNI plugins that put pods on a Linux bridge (flannel and weave-net by way of the plugin `bridge`).
@@ -109,7 +103,7 @@ pub(super) fn br_netfilter(snapshot: &Snapshot, report: &mut Report) {
          pods of this node send to each other through a Service"
     );
     let fix = format!(
-        "run `echo br_netfilter > /etc/modules-load.d/br_netfilter.conf && modprobe br_netfilter && {}`",
+        "run `echo br_netfilter > /etc/modules-load.d/br_netfilter.conf && modprobe br_netfilter`, then {}",
         persist(&[(NAME, "1")])
     );
     report.add(Finding::new("KN003", Severity::Warning, at, message).fix(fix));
@@ -157,7 +151,7 @@ pub(super) fn protect_kernel_defaults(snapshot: &Snapshot, report: &mut Report) 
     );
     let values: Vec<(&str, &str)> = wrong.iter().map(|(name, wanted, _)| (*name, *wanted)).collect();
     let persisted = persist(&values);
-    let fix = format!("before {unit} starts, run `{persisted}`. Or set protectKernelDefaults: false at {from}");
+    let fix = format!("before {unit} starts, {persisted}. Or set protectKernelDefaults: false at {from}");
     let finding = Finding::new("KN004", Severity::Fatal, first.at.clone(), message).fix(fix);
     report.add(finding.step(from, "protectKernelDefaults is true here"));
 }

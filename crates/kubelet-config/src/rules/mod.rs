@@ -133,7 +133,6 @@ impl Finding {
     }
 
     /// With another sentence in its message.
-    #[must_use]
     fn and(mut self, sentence: &str) -> Self {
         self.message.push_str(if self.message.ends_with('?') { " " } else { ". " });
         self.message.push_str(sentence);

@@ -106,7 +106,7 @@ fn used_by_nothing(
     // A variable of another name may be an old one, or another program's.
     let Some((used, _)) = near else {
         return finding.fix(format!(
-            "if the kubelet needs these flags, put them into a variable that `ExecStart=` uses, or add ${name} to `ExecStart=`"
+            "if the kubelet needs these flags, put them into a variable of `ExecStart=`, or add ${name} to `ExecStart=`"
         ));
     };
     // A flag that the kubelet gets from elsewhere may have its right value there.
@@ -118,9 +118,7 @@ fn used_by_nothing(
     let is_kubeadms = effective.at.file.ends_with("/kubeadm-flags.env");
     match add_flags(snapshot, Some(used), &lost).filter(|_| !lost.is_empty() && !is_kubeadms) {
         Some(remedy) => remedy.only_if(is_sure).and_delete(finding, deletion),
-        None => {
-            finding.fix(format!("put the flags into a variable that `ExecStart=` uses, or add ${name} to `ExecStart=`"))
-        }
+        None => finding.fix(format!("put the flags into a variable of `ExecStart=`, or add ${name} to `ExecStart=`")),
     }
 }
 
@@ -212,8 +210,8 @@ fn one_word(snapshot: &Snapshot, name: &str, at: &Location, word: Option<&Arg>, 
         finding.fix(fix).edit(at, Change::Text(format!("${name}")))
     } else {
         finding.fix(format!(
-            "put the flags behind the first blank of {name} into another variable, and use that as a word of its own, \
-             `$VARIABLE` without braces, then {}",
+            "put the flags behind the first blank of {name} into another variable, and use that as a word of its own \
+             without braces (`$VARIABLE`), then {}",
             reload(snapshot)
         ))
     };

@@ -113,6 +113,7 @@ pub(super) fn name(snapshot: &Snapshot, path: &str, beside: &str) -> String {
 pub(super) fn shown(snapshot: &Snapshot, path: &str) -> String {
     let value = snapshot.settings.get(path).map_or(&Value::Null, |setting| &setting.value);
     let value = shortened(&value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+    let value = if value.is_empty() { "empty" } else { &value };
     match (from(snapshot, path), snapshot.command.launcher.rancher_name()) {
         (Some(From::Flag(_) | From::File(_)), _) => format!("{path} is {value}"),
         (Some(From::Distribution), Some(program)) => format!("{path} is {value}, which {program} sets itself"),

@@ -149,8 +149,7 @@ fn not_closed(snapshot: &Snapshot, arrived: &Arrived<'_>, event: &Event) -> Find
 }
 
 fn wrapped(snapshot: &Snapshot, arrived: &Arrived<'_>, lines: &EnvironmentLines<'_>, event: &Event) -> Finding {
-    let message =
-        "systemd ignores this line, which starts with a flag: the line above, which it continues, ends too early";
+    let message = "systemd ignores this line. It starts with a flag: the line above, which it continues, ends early";
     let finding = Finding::new("SD005", Severity::Error, event.at.clone(), message).lost(arrived.lost(&event.text));
     let above = lines.at(&event.at.at_line(event.at.line.saturating_sub(1))).iter().max_by_key(|one| one.at.column);
     let above = above.filter(|above| is_one_line(above));
@@ -240,8 +239,7 @@ fn header_corrected(event: &Event, header: &str, new: impl FnOnce(String) -> Fin
 }
 
 fn unknown_key(event: &Event, section: &str, key: &str, new: impl FnOnce(String, String) -> Finding) -> Finding {
-    let message =
-        format!("systemd does not know the key {} in [{}] and ignores the line", quoted(key), quoted(section));
+    let message = format!("systemd does not know {}= in [{}] and ignores the line", quoted(key), quoted(section));
     if section != "Service" && KEYS.contains(&key) {
         let finding = new(message, "move the line to the section [Service]".to_owned());
         return finding

@@ -73,9 +73,7 @@ fn refused(value: &str) -> Vec<(Severity, String)> {
     }
     let mut useless = good.iter().filter(|ip| ip.is_loopback() || ip.is_multicast());
     if let Some(address) = useless.next() {
-        let problem = format!(
-            "{address} is a loopback or multicast address. The kubelet refuses it, and the Node gets no address"
-        );
+        let problem = format!("{address} is a loopback or multicast address, so the Node gets no address");
         problems.push((Severity::Error, problem));
     }
     problems

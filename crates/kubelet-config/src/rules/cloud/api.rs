@@ -51,8 +51,7 @@ pub(in crate::rules) fn registered_before(snapshot: &Snapshot, report: &mut Repo
         "the kubelet created this Node{age}, when it did not have --cloud-provider=external yet. The Node has neither the \
          uninitialized taint nor spec.providerID, and the cloud controller ignores it"
     );
-    let fix =
-        format!("let the kubelet create the Node again: `kubectl delete node {name}`, then `systemctl restart {unit}`");
+    let fix = format!("let the kubelet create the Node again: `kubectl delete node {name}; systemctl restart {unit}`");
     report.add(Finding::new("CL004", Severity::Error, at::flag(snapshot, used), message).fix(fix));
 }
 
@@ -126,10 +125,7 @@ pub(in crate::rules) fn version_skew(snapshot: &Snapshot, report: &mut Report) {
         )
     } else if old - new > allowed {
         (
-            format!(
-                "The kubelet may be at most {allowed} minor versions older than the API server, and is {}",
-                old - new
-            ),
+            format!("A kubelet may be at most {allowed} minor versions older, and this one is {} older", old - new),
             format!("upgrade the kubelet to {}, one minor version after the other", server.minor),
         )
     } else {

@@ -137,10 +137,7 @@ pub(in crate::rules) fn name_bad(snapshot: &Snapshot, report: &mut Report) {
         let message = format!("hostname '{shown}' is a default; nodes that share it would claim the same Node object");
         (Severity::Error, message)
     } else if let Err(reason) = label::check_domain(&name) {
-        (
-            Severity::Error,
-            format!("{subject} is '{shown}', and the API server refuses the Node. A Node's name {reason}"),
-        )
+        (Severity::Error, format!("{subject} is '{shown}': the API server refuses the Node. A Node's name {reason}"))
     } else if name.len() > 63 {
         let message = format!(
             "{subject} is '{shown}' and has {} characters. The kubelet writes it into the label kubernetes.io/hostname, \

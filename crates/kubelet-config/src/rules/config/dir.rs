@@ -17,10 +17,8 @@ pub(in crate::rules) fn config_dir(snapshot: &Snapshot, report: &mut Report) {
     if matches!(minor, Some(28 | 29)) && !has_variable {
         let message =
             format!("a kubelet 1.28 or 1.29 with --config-dir exits, unless {ALPHA} is set in its environment");
-        let fix = format!(
-            "set {ALPHA}=true in the environment of {}, upgrade to 1.30, or delete the flag at {place}",
-            snapshot.unit.name
-        );
+        let fix =
+            format!("set {ALPHA}=true for {}, upgrade to 1.30, or delete the flag at {place}", snapshot.unit.name);
         report.add(Finding::new("CF003", Severity::Fatal, place.clone(), message).fix(fix));
     }
     let is_missing = |file: &&ConfigFile| file.drop_in && file.state == ConfigFileState::Missing;

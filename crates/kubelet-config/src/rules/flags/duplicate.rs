@@ -63,7 +63,7 @@ fn shown(used: &FlagUse) -> String {
 
 /// What a second use does to the earlier ones; `None` if nothing that one would want to know.
 fn what_is_lost(spec: &FlagSpec, last: &FlagUse, earlier: &[&FlagUse]) -> Option<(Severity, String)> {
-    let value = shortened(&last.value);
+    let value = if last.value.is_empty() { "empty".to_owned() } else { shortened(&last.value) };
     match spec.repeat {
         Repeat::LastWins if spec.value == ValueKind::Taints => {
             let kept: BTreeSet<&str> = last.value.split(',').collect();

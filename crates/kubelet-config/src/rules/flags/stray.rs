@@ -140,7 +140,7 @@ fn as_written(text: &str) -> Option<(&'static str, &'static str)> {
         )),
         _ if is_shell(text) => Some((
             "It belongs to a shell, and systemd runs no shell",
-            "remove it. To redirect output use StandardOutput=, to run another command use ExecStartPre=",
+            "remove this word. To redirect output use StandardOutput=, to run another command use ExecStartPre=",
         )),
         _ => None,
     }

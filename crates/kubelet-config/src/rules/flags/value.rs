@@ -19,9 +19,7 @@ pub(in crate::rules) fn bad_value(snapshot: &Snapshot, report: &mut Report) {
                 format!("write {} for {flag} at {at}, for example {flag}={}", spec.value.form().0, spec.value.form().1);
             (Severity::Fatal, format!("the kubelet exits because of {flag}='{value}': {reason}"), fix)
         } else if used.value_in_next_word && names_a_flag(&used.value) {
-            let message = format!(
-                "{flag} has no value: the kubelet takes the next argument, '{value}', as its value and not as a flag"
-            );
+            let message = format!("{flag} has no value: the kubelet takes '{value}' as its value and not as a flag");
             (Severity::Error, message, format!("write {flag}=VALUE at {at}, or delete {flag}"))
         } else {
             continue;
