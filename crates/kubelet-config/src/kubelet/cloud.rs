@@ -39,9 +39,7 @@ struct Standard {
 /// The facts, of the clouds whose names and ids are known to be those of their cloud controller; else what is lacking.
 pub(super) fn read(tree: &dyn Tree) -> Result<CloudFacts, &'static str> {
     let bytes = tree.read_bounded(Path::new(PATH), MAX_BYTES).map_err(|error| match error {
-        Unreadable::NotFound => {
-            "what the cloud says of this machine: no /run/cloud-init/instance-data.json, no --facts"
-        }
+        Unreadable::NotFound => "the cloud's data on this machine: no /run/cloud-init/instance-data.json, no --facts",
         Unreadable::TooLarge { .. } => "/run/cloud-init/instance-data.json, which is larger than 1 MiB",
         _ => "/run/cloud-init/instance-data.json, which cannot be read",
     })?;

@@ -39,12 +39,12 @@ pub(super) fn provider_invalid(snapshot: &Snapshot, report: &mut Report) {
     let (severity, consequence) = match version {
         Some(version) if in_tree && (version.minor <= Minor(28) || gate_is_off) => return,
         Some(version) if version.minor <= Minor(33) => {
-            (Severity::Fatal, format!("Kubelet {version} cannot use a cloud provider of this name and exits."))
+            (Severity::Fatal, format!("Kubelet {version} cannot use a cloud provider of this name and exits"))
         }
         _ => (
             Severity::Error,
             "Since 1.34 any value but 'external' has no effect: the Node gets no uninitialized taint, and no cloud \
-             controller gives it a providerID."
+             controller gives it a providerID"
                 .to_owned(),
         ),
     };
@@ -53,10 +53,10 @@ pub(super) fn provider_invalid(snapshot: &Snapshot, report: &mut Report) {
     let finding = Finding::new("CL002", severity, place.clone(), message);
     let is_declared_none = snapshot.intent.cloud_provider.as_deref() == Some("none");
     report.add(if is_declared_none {
-        finding.fix(format!("Remove --cloud-provider at {place}: [intent] declares that there is no cloud provider."))
+        finding.fix(format!("remove --cloud-provider at {place}: [intent] declares that there is no cloud provider"))
     } else {
         let fix =
-            format!("At {place} write --cloud-provider=external, and run a cloud controller manager in the cluster.");
+            format!("write --cloud-provider=external at {place}, and run a cloud controller manager in the cluster");
         finding.fix(fix).edits(at::replacement(snapshot, used, 0..name.len(), "external"))
     });
 }
@@ -84,11 +84,10 @@ pub(super) fn label_forbidden(snapshot: &Snapshot, report: &mut Report) {
         let place = at::value_part(snapshot, used, pair.offset, pair.text.len());
         let node = name::node_argument(snapshot);
         let message = format!(
-            "--node-labels sets {key}. The kubelet refuses to start: of the labels in kubernetes.io and k8s.io it may set only \
-             a few."
+            "--node-labels sets {key}, and the kubelet exits. Of the domains kubernetes.io and k8s.io a kubelet may set only a \
+             few labels"
         );
-        let fix =
-            format!("Remove the label at {place}, and set it with the API: kubectl label node {node} {key}={value}.");
+        let fix = format!("remove the label at {place}, and set it with `kubectl label node {node} {key}={value}`");
         let finding = Finding::new("CL009", Severity::Fatal, place, message).fix(fix);
         report.add(finding.edits(at::part_deletion(snapshot, used, pair.offset, pair.text.len())));
     }

@@ -67,14 +67,13 @@ fn place_of<'a>(cause: &'a Finding, expected: &ExpectedFlag) -> &'a Location {
 fn undeclared(mut finding: Finding, cloud: &str, is_nowhere: bool) -> Finding {
     finding.severity = if is_nowhere { Severity::Info } else { Severity::Warning };
     finding.edits.clear();
-    finding.message = format!(
-        "{}. That this cluster has a cloud controller manager is assumed, because this machine is a server of '{cloud}'. \
-         Without one, nothing is wrong.",
-        finding.message.trim_end_matches('.')
+    let assumed = format!(
+        "nodevigil assumes that this cluster has a cloud controller manager, because this machine is a server of \
+         '{cloud}'. In a cluster without one nothing is wrong"
     );
-    finding.and_fix(
-        "In a cluster without cloud controller manager declare `cloud_provider = \"none\"` in [intent] of nodevigil's \
-         settings.",
+    finding.and(&assumed).and_fix(
+        "In a cluster without a cloud controller manager declare `cloud_provider = \"none\"` in [intent] of nodevigil's \
+         settings",
     )
 }
 
@@ -110,27 +109,27 @@ fn finding(snapshot: &Snapshot, expected: &ExpectedFlag, cause: Option<&Finding>
     let given = other_value(snapshot).and(snapshot.flags.value("cloud-provider"));
     let running = snapshot.observed.process.as_ref().filter(|process| expected.is_in(&process.argv.join(" ")));
     let why = match (given, cause) {
-        (Some(value), _) => format!("the flag is given as '{value}' here"),
-        (None, Some(cause)) => format!("it is written here, but lost, as {} at {} explains", cause.rule, cause.at),
+        (Some(value), _) => format!("its value here is '{value}'"),
+        (None, Some(cause)) => format!("it is written here and lost (see {} at {})", cause.rule, cause.at),
         (None, None) => running.map_or_else(
             || "no file that was read sets it".to_owned(),
-            |process| format!("only the running kubelet (pid {}) has it, and the next start loses it", process.pid),
+            |process| format!("only the running kubelet (pid {}) has it, and loses it at the next start", process.pid),
         ),
     };
     let server = if snapshot.command.server_disables_cloud_controller == Some(true) {
-        "; the server runs with --disable-cloud-controller, so that the distribution does not add the flag itself"
+        ". The server runs with --disable-cloud-controller, so the distribution does not add the flag itself"
     } else {
         ""
     };
     let message = format!(
         "--cloud-provider=external does not reach the kubelet: {why}{server}. The Node will register without the \
-         uninitialized taint and without a providerID; the autoscaler cannot match it to its server"
+         uninitialized taint and without a providerID, so the autoscaler cannot match it to its server"
     );
     let new = Finding::new("CL001", Severity::Error, at.clone(), message);
     let finding = match (given, cause) {
-        (Some(_), _) => {
-            new.fix(format!("write --cloud-provider=external there, then {}", reload(snapshot))).caused_by("CL002", at)
-        }
+        (Some(_), _) => new
+            .fix(format!("write --cloud-provider=external at {at}, then {}", reload(snapshot)))
+            .caused_by("CL002", at),
         (None, Some(cause)) => {
             let new = if cause.at == at { new } else { new.step(cause.at.clone(), "this is why it is lost") };
             let fix = format!("follow the fix of {} at {}", cause.rule, cause.at);
@@ -140,8 +139,8 @@ fn finding(snapshot: &Snapshot, expected: &ExpectedFlag, cause: Option<&Finding>
     };
     if snapshot.observed.cluster.as_ref().and_then(|cluster| cluster.node_exists) == Some(true) {
         finding.and_fix(
-            "The Node exists already. Delete it (`kubectl delete node`) before the restart, as the taint is set at creation \
-             only.",
+            "The Node exists already: delete it with `kubectl delete node` before the restart, because the kubelet sets the \
+             taint only on a Node that it creates",
         )
     } else {
         finding

@@ -13,7 +13,7 @@ use crate::kubelet::snapshot::{Lifecycle, Snapshot};
 
 /// The command that restarts the kubelet.
 fn restart(snapshot: &Snapshot) -> String {
-    format!("systemctl restart {}", snapshot.unit.name)
+    format!("`systemctl restart {}`", snapshot.unit.name)
 }
 
 pub(super) fn unreadable(snapshot: &Snapshot, report: &mut Report) {
@@ -33,13 +33,11 @@ pub(super) fn bad_kind(snapshot: &Snapshot, report: &mut Report) {
 
 fn bad(snapshot: &Snapshot, file: &ConfigFile, rule: &'static str) -> Option<Finding> {
     let ConfigFileState::Bad { at, reason, right } = &file.state else { return None };
-    let message = format!("the kubelet cannot load {}: {reason}; it exits", file.at);
+    let message = format!("the kubelet cannot load {} and exits: {reason}", file.at);
     let finding = Finding::new(rule, Severity::Fatal, at.clone(), message).step(file.declared.clone(), "names it");
     let then = restart(snapshot);
     Some(match right {
-        Some(right) => {
-            finding.fix(format!("at {at}: write {right}, then {then}")).edit(at, Change::Text(right.clone()))
-        }
+        Some(right) => finding.fix(format!("write {right} at {at}, then {then}")).edit(at, Change::Text(right.clone())),
         None if file.lacks_kind() => add_kind(snapshot, finding, file),
         None => finding.fix(format!("correct {at}, then {then}")),
     })
@@ -51,7 +49,8 @@ fn missing(snapshot: &Snapshot, file: &ConfigFile) -> Finding {
         let message = format!(
             "{file} does not exist yet: the kubelet exits until kubeadm join (or the installer) has written it"
         );
-        return Finding::new("CF001", Severity::Info, at, message).fix("nothing, if kubeadm join is still to come");
+        return Finding::new("CF001", Severity::Info, at, message)
+            .fix("nothing, if kubeadm join or the installer is still to run");
     }
     let fix = format!("run kubeadm join, which writes {file}, or correct the path at {at}");
     let message = format!("--config names {file}, which does not exist: the kubelet exits");
@@ -61,7 +60,7 @@ fn missing(snapshot: &Snapshot, file: &ConfigFile) -> Finding {
 /// With what adds `kind` and `apiVersion`, as far as they are missing.
 fn add_kind(snapshot: &Snapshot, finding: Finding, file: &ConfigFile) -> Finding {
     let finding = finding.fix(format!(
-        "{}: write kind: KubeletConfiguration and apiVersion: kubelet.config.k8s.io/v1beta1, then {}",
+        "write `kind: KubeletConfiguration` and `apiVersion: kubelet.config.k8s.io/v1beta1` into {}, then {}",
         file.at,
         restart(snapshot)
     ));
@@ -80,7 +79,7 @@ pub(super) fn unknown_field(snapshot: &Snapshot, report: &mut Report) {
 fn twice(snapshot: &Snapshot, field: &UnknownField) -> Finding {
     let (path, at) = (&field.path, &field.at);
     let message = format!("{path} is written twice in one map: the kubelet takes the last one and logs a warning");
-    let fix = format!("{at}: delete one of the two lines, then {}", restart(snapshot));
+    let fix = format!("delete {path} at {at}, or the other line, then {}", restart(snapshot));
     Finding::new("CF002", Severity::Warning, at.clone(), message).fix(fix)
 }
 
@@ -88,30 +87,30 @@ fn unknown(snapshot: &Snapshot, field: &UnknownField) -> Finding {
     let (path, at, then) = (&field.path, &field.at, restart(snapshot));
     let ignores = ignores(snapshot, at);
     let Some(meant) = field.meant else {
-        let message = format!("the kubelet has no field {path}: {ignores}");
+        let message = format!("the kubelet has no field {path}. {ignores}");
         return Finding::new("CF002", Severity::Warning, at.clone(), message)
-            .fix(format!("{at}: delete the line, or correct the name by the reference of KubeletConfiguration"));
+            .fix(format!("delete {path} at {at}, or correct its name by the reference of KubeletConfiguration"));
     };
     let is_default = settings::is_default(snapshot, meant);
-    let so = if is_default { ", so that" } else { "; elsewhere" };
+    let so = if is_default { ", so" } else { ". Another line sets it:" };
     let result = snapshot.settings.get(meant).map(|_| format!("{so} {}", settings::shown(snapshot, meant)));
     let (why, result) = (why(path, meant), result.unwrap_or_default());
-    let message = format!("the kubelet has no field {path}{why}: {ignores}{result}");
+    let message = format!("the kubelet has no field {path}{why}. {ignores}{result}");
     if !is_default {
         return Finding::new("CF002", Severity::Warning, at.clone(), message)
-            .fix(format!("{at}: delete {path}, then {then}"))
+            .fix(format!("delete {path} at {at}, then {then}"))
             .edits(edits::deletion(snapshot, at));
     }
     let top = meant.split('.').next().unwrap_or(meant);
     let is_essential = fields::find(top).is_some_and(|field| field.is_essential);
     let severity = if is_essential { Severity::Error } else { Severity::Warning };
-    let expires = if meant == "rotateCertificates" { "; the client certificate will expire" } else { "" };
+    let expires = if meant == "rotateCertificates" { ". The client certificate will expire" } else { "" };
     let value = if matches!(field.value.as_str(), "[…]" | "{…}") { "" } else { &format!(" {}", field.value) };
     let (parent, name) = meant.rsplit_once('.').unwrap_or(("", meant));
     let is_sibling = path.rsplit_once('.').map_or("", |(parent, _)| parent) == parent;
     let written = if is_sibling { name } else { meant };
     Finding::new("CF002", severity, at.clone(), format!("{message}{expires}. Did you mean {meant}?"))
-        .fix(format!("{at}: write {written}:{value}, then {then}"))
+        .fix(format!("write `{written}:{value}` at {at}, then {then}"))
         .edits(edits::renaming(snapshot, at, name).filter(|_| is_sibling))
 }
 
@@ -119,9 +118,9 @@ fn unknown(snapshot: &Snapshot, field: &UnknownField) -> Finding {
 fn ignores(snapshot: &Snapshot, at: &Location) -> &'static str {
     let files = &snapshot.config.files;
     if files.iter().any(|file| file.drop_in && file.at.file == at.file) {
-        "it ignores the field and logs nothing"
+        "It ignores the field and logs nothing"
     } else {
-        "it logs a warning and ignores the field"
+        "It logs a warning and ignores the field"
     }
 }
 
@@ -144,7 +143,7 @@ pub(super) fn too_new(snapshot: &Snapshot, report: &mut Report) {
         let message = format!("{path} exists since {since}: this kubelet ({version}) ignores it");
         report.add(
             Finding::new("CF008", Severity::Warning, at.clone(), message)
-                .fix(format!("{at}: delete {path}, or upgrade the kubelet to {since}"))
+                .fix(format!("delete {path} at {at}, or upgrade the kubelet to {since}"))
                 .edits(edits::deletion(snapshot, at)),
         );
     }

@@ -50,7 +50,7 @@ pub(super) fn no_credentials(snapshot: &Snapshot, report: &mut Report) {
     }
     let path = snapshot.settings.text("--kubeconfig").unwrap_or_default();
     let is_kubeadm = snapshot.command.launcher == Launcher::Direct && path == "/etc/kubernetes/kubelet.conf";
-    let base = format!("The kubelet has no credentials: its kubeconfig {path} {reason}");
+    let base = format!("the kubelet has no credentials and exits. Its kubeconfig {path} {reason}");
     let bootstrap = unusable(&machine.bootstrap_kubeconfig);
     let (at, message) = match bootstrap {
         // The bootstrap kubeconfig is the one to correct, if somebody wrote one.
@@ -60,16 +60,15 @@ pub(super) fn no_credentials(snapshot: &Snapshot, report: &mut Report) {
         }
         Some((file, _)) => {
             let cause = if is_kubeadm {
-                "kubeadm join has not run yet, or a file was deleted afterwards"
+                "Perhaps kubeadm join has not run yet, or a file was deleted afterwards"
             } else {
-                "what sets the node up has not written them"
+                "The program that sets the node up has not written them"
             };
-            let message = format!("{base}, and its bootstrap kubeconfig {} does not exist either: {cause}", file.file);
+            let message = format!("{base}, and its bootstrap kubeconfig {} does not exist either. {cause}", file.file);
             (at, message)
         }
         None => (at, format!("{base}, and --bootstrap-kubeconfig is not set")),
     };
-    let message = format!("{message}. The kubelet exits.");
     let mut finding = Finding::new(ID, Severity::Fatal, at, message).fix(if is_kubeadm { JOIN } else { PROVIDE });
     for flag in ["--kubeconfig", "--bootstrap-kubeconfig"] {
         if let Some(path) = snapshot.settings.text(flag) {
@@ -83,13 +82,13 @@ fn is_missing(kubeconfig: &FileState<Kubeconfig>) -> bool {
     matches!(kubeconfig, FileState::Missing { .. } | FileState::NotAsked)
 }
 
-const PROVIDE: &str = "Find out why what sets the node up (cloud-init, the cluster's provider) has not written the \
-                       kubeconfig. Or write a bootstrap kubeconfig with a valid token, and name it with \
-                       --bootstrap-kubeconfig.";
+const PROVIDE: &str = "find out why the program that sets the node up (cloud-init, the cluster's provider) has not \
+                       written the kubeconfig. Or write a bootstrap kubeconfig with a valid token, and name it with \
+                       --bootstrap-kubeconfig";
 
-const JOIN: &str = "On a worker: run kubeadm token create --print-join-command on a control plane node, then here kubeadm \
-                    reset (if the node had joined before) and the command that was printed. On a control plane node do \
-                    not run kubeadm reset, which deletes its etcd data: run kubeadm init phase kubeconfig kubelet.";
+const JOIN: &str = "on a worker run the command that `kubeadm token create --print-join-command` prints on a control plane \
+                    node. If the node had joined before, run `kubeadm reset` first. On a control plane node run `kubeadm \
+                    init phase kubeconfig kubelet`, and not `kubeadm reset`, which deletes the etcd data";
 
 #[cfg(test)]
 mod tests;

@@ -45,7 +45,7 @@ impl Differences {
 
 pub(super) fn needs_daemon_reload(snapshot: &Snapshot, report: &mut Report) {
     let Some(loaded) = &snapshot.observed.loaded else {
-        report.not_checked("SD020", "systemd's memory of the unit");
+        report.not_checked("SD020", "the unit as systemd has loaded it");
         return;
     };
     let unit = &snapshot.unit;
@@ -57,8 +57,8 @@ pub(super) fn needs_daemon_reload(snapshot: &Snapshot, report: &mut Report) {
     if differences.0.is_empty() {
         if loaded.need_daemon_reload {
             let message = format!(
-                "systemd says that a file of {} changed since it was loaded; the command and the environment are the \
-                 same, other settings may not be",
+                "systemd reports that a file of {} has changed since it was loaded. The command and the environment \
+                 are the same, but other settings may differ",
                 unit.name
             );
             report.add(Finding::new("SD020", Severity::Warning, fragment, message).fix(reload(snapshot)));
@@ -77,7 +77,7 @@ pub(super) fn needs_daemon_reload(snapshot: &Snapshot, report: &mut Report) {
 fn not_loaded(snapshot: &Snapshot, difference: &Difference, lost: &[ExpectedFlag]) -> Finding {
     let severity = if lost.is_empty() { Severity::Warning } else { Severity::Error };
     let (at, what) = (&difference.at, difference.what.join(", "));
-    let message = format!("systemd has not loaded {} as it is now: {what}; a restart keeps the old settings", at.file);
+    let message = format!("systemd has not loaded {} as it is now: {what}. A restart keeps the old settings", at.file);
     Finding::new("SD020", severity, at.clone(), message)
         .lost(lost.iter().map(ExpectedFlag::written).collect())
         .fix(reload(snapshot))
@@ -176,7 +176,7 @@ fn drifted(snapshot: &Snapshot, report: &Report, process: &Process, lacking: &[&
         parts.push(format!("also has {}", quoted(&excess.join(" "))));
     }
     let message = format!(
-        "the running kubelet ({}) {}, compared with what the files give it now",
+        "compared with the files as they are now, the running kubelet ({}) {}",
         running(process),
         parts.join(" and ")
     );
@@ -196,7 +196,7 @@ fn order_matters(snapshot: &Snapshot, process: &Process) -> bool {
 
 fn other_order(snapshot: &Snapshot, process: &Process) -> Finding {
     let message = format!(
-        "the running kubelet ({}) has the same flags in another order, and of a flag that is given twice the last one counts",
+        "the running kubelet ({}) has the same flags in another order. Of a flag that is given twice it takes the last value",
         running(process)
     );
     Finding::new("SD021", Severity::Warning, settings::command(snapshot), message).fix(restart(snapshot))
@@ -206,10 +206,10 @@ fn with_restart(snapshot: &Snapshot, report: &Report, finding: Finding) -> Findi
     let stale = report.findings.iter().find(|finding| finding.rule == "SD020");
     match (stale, &snapshot.observed.loaded) {
         (Some(stale), _) => finding
-            .fix(format!("{}: systemd has not loaded the files either (SD020)", reload(snapshot)))
+            .fix(format!("{} (systemd has not loaded the files either: SD020)", reload(snapshot)))
             .caused_by("SD020", stale.at.clone()),
         (None, Some(_)) => finding.fix(format!(
-            "`systemctl restart {}`; systemd has loaded the unit as it is on disk, no daemon-reload is needed",
+            "`systemctl restart {}` (systemd has loaded the unit as it is on disk: no daemon-reload is needed)",
             unit_name(snapshot)
         )),
         (None, None) => finding.fix(reload(snapshot)),

@@ -38,7 +38,7 @@ fn not_read(snapshot: &Snapshot, arrived: &Arrived<'_>, event: &Event, reason: N
     Finding::new("SD009", arrived.error_if_expected(&event.text, usual), event.at.clone(), message)
         .lost(arrived.lost(&event.text))
         .fix(format!(
-            "if the kubelet needs its settings, move it to /etc/systemd/system/{unit}.d/ under a name of its own that ends in .conf, then {}; else delete it",
+            "if the kubelet needs its settings, move it to /etc/systemd/system/{unit}.d/NAME.conf, then {}. Otherwise delete it",
             reload(snapshot)
         ))
 }
@@ -61,7 +61,7 @@ pub(super) fn hidden(snapshot: &Snapshot, report: &mut Report) {
         let absent = flags_in(&event.text).iter().any(|flag| !arrived.has_name(flag));
         let severity = if absent || arrived.lacks_one_of(&event.text) { Severity::Warning } else { Severity::Info };
         let (after, file) = (reload(snapshot), &event.at.file);
-        let fix = format!("to have both read, give one of them another name, then {after}; else delete {file}");
+        let fix = format!("if both are needed, give one of them another name, then {after}. Otherwise delete {file}");
         let finding = Finding::new("SD010", severity, event.at.clone(), message).lost(arrived.lost(&event.text));
         report.add(finding.fix(fix).step(super::Location::file(by), "systemd reads this file"));
     }

@@ -62,7 +62,7 @@ fn unread(
     let deletion = (telling.len() == 1 && is_one_line(first)).then(|| (first.at.clone(), Change::Lines(Vec::new())));
     let after = restart(snapshot);
     if lost.is_empty() && holds_flags(&first.value) {
-        return finding.fix("delete this line: the kubelet gets its flags from elsewhere");
+        return finding.fix("delete this line: the kubelet gets these flags from elsewhere");
     }
     match add_flags(snapshot, Some(&first.name), &lost).filter(|_| !lost.is_empty()) {
         // Without an expected flag it may be a file that was left behind on purpose.
@@ -114,7 +114,7 @@ pub(super) fn required_missing(snapshot: &Snapshot, report: &mut Report) {
     let files = snapshot.unit.env_files.iter();
     for file in files.filter(|file| !file.optional && file.state == EnvFileState::Missing) {
         let (path, declared) = (file.path.display(), &file.declared);
-        let message = format!("{unit} cannot start: {path} does not exist, and `EnvironmentFile=` requires it");
+        let message = format!("systemd cannot start {unit}: {path} does not exist, and `EnvironmentFile=` requires it");
         let fix = format!("create {path}, or write `EnvironmentFile=-{path}` at {declared}, then {after}");
         report.add(Finding::new("SD012", Severity::Fatal, declared.clone(), message).fix(fix));
     }
@@ -125,13 +125,13 @@ pub(super) fn dropped(snapshot: &Snapshot, report: &mut Report) {
         let EnvFileState::Skipped { reason } = &file.state else { continue };
         let path = file.path.display();
         let (severity, what) = if file.optional {
-            (Severity::Error, "systemd skips all of it and logs nothing".to_owned())
+            (Severity::Error, "it ignores the whole file and logs nothing".to_owned())
         } else {
             let unit = &snapshot.unit.name;
-            (Severity::Fatal, format!("{unit} cannot start (`Failed to load environment files`)"))
+            (Severity::Fatal, format!("it does not start {unit} (`Failed to load environment files`)"))
         };
-        let message = format!("{path} cannot be used ({reason}): {what}");
-        let fix = format!("save {path} as a regular file in UTF-8, without NUL, then {}", restart(snapshot));
+        let message = format!("systemd cannot use {path} ({reason}): {what}");
+        let fix = format!("save {path} as a regular file in UTF-8, without NUL bytes, then {}", restart(snapshot));
         let finding = Finding::new("SD013", severity, Location::file(&file.path), message).fix(fix);
         report.add(finding.step(file.declared.clone(), "this line loads it"));
     }
@@ -140,7 +140,7 @@ pub(super) fn dropped(snapshot: &Snapshot, report: &mut Report) {
         let message =
             format!("systemd ignores this `EnvironmentFile=`, because {reason}. It reads no file for this line");
         let fix = format!(
-            "write one absolute path without quotes; if a dash allows the file to be missing, write no blank behind it, \
+            "write one absolute path without quotes, and no blank behind the dash that allows the file to be missing, \
              then {}",
             reload(snapshot)
         );

@@ -60,10 +60,8 @@ fn is_expected(snapshot: &Snapshot, arrived: &Arrived<'_>, assignment: &Assignme
 fn without_effect(overridden: &Assignment, variable: &Variable) -> Finding {
     let effective = &variable.effective;
     let why = if overridden.value == effective.value { "sets the same value" } else { "counts in its place" };
-    let message = format!(
-        "this line has no effect: {} {why}. The kubelet gets every flag of this line all the same",
-        effective.at
-    );
+    let message =
+        format!("this line has no effect: {} {why}. The kubelet gets every flag of this line anyway", effective.at);
     // No edit: it does no harm, and it may be another program's.
     Finding::new("SD001", Severity::Info, overridden.at.clone(), message)
         .fix(format!("delete the line {}", overridden.at))
@@ -197,12 +195,12 @@ fn set_again(
     let order = match (file_name(&overridden.at), file_name(&effective.at)) {
         (first, second) if overridden.at.file != effective.at.file && first != second => {
             format!(
-                "which counts: it is loaded later, because systemd sorts drop-ins by file name, not by directory, and {second} comes after {first}"
+                ". systemd loads drop-ins in the order of their file names, whatever their directory: {second} is after {first}"
             )
         }
-        _ => "which counts because it comes later".to_owned(),
+        _ => ", because it comes later".to_owned(),
     };
-    let message = format!("{} is set here and again at {}, {order}", overridden.name, effective.at);
+    let message = format!("{} is set here, but {} overrides it{order}", overridden.name, effective.at);
     let finding = Finding::new("SD024", Severity::Warning, overridden.at.clone(), message).lost(lost.to_vec());
     let is_sure = is_expected(snapshot, arrived, overridden) || is_to_add(effective);
     let finding = match with_flags(snapshot, effective, lost) {

@@ -58,23 +58,23 @@ fn in_no_release(snapshot: &Snapshot, used: &FlagUse) -> Finding {
     let at = at::flag(snapshot, used);
     let exits = exits(used);
     let (severity, message) = if let Some(version) = version.filter(|version| is_in_the_table(version)) {
-        (Severity::Fatal, format!("the kubelet {version} has no flag {flag} and {exits}"))
+        (Severity::Fatal, format!("kubelet {version} has no flag {flag} and {exits}"))
     } else {
         let (first, last) = (RELEASES.start(), RELEASES.end());
         let message =
-            format!("no kubelet of {first} to {last} has a flag {flag}: a kubelet that does not know it {exits}");
+            format!("no kubelet from {first} to {last} has a flag {flag}. A kubelet that does not know it {exits}");
         (Severity::Warning, message)
     };
     // A build that the table does not cover may have the flag.
     let is_sure = severity == Severity::Fatal;
     let known = |spec: &&FlagSpec| version.map_or(spec.removed.is_none(), |version| spec.known_in(version.minor));
     let Some(near) = nearest(&used.name, FLAGS.iter().filter(known).map(|spec| spec.name)) else {
-        let finding = Finding::new("FL001", severity, at.clone(), message).fix(format!("at {at}: delete {flag}"));
+        let finding = Finding::new("FL001", severity, at.clone(), message).fix(format!("delete `{flag}` at {at}"));
         // Whether the next word is its value is not known.
         return finding.edits(at::deletion(snapshot, used).filter(|_| is_sure && !used.value_in_next_word));
     };
     Finding::new("FL001", severity, at.clone(), format!("{message}. Did you mean --{near}?"))
-        .fix(format!("at {at}: write --{near} instead of {flag}"))
+        .fix(format!("write `--{near}` instead of `{flag}` at {at}"))
         .edits(at::name(snapshot, used).filter(|_| is_sure).map(|at| (at, Change::Text(format!("--{near}")))))
 }
 
@@ -84,7 +84,7 @@ fn too_new(snapshot: &Snapshot, used: &FlagUse, since: Minor) -> Finding {
     let flag = &used.written;
     let message = format!("{flag} exists since {since}: this kubelet{version} {}", exits(used));
     Finding::new("FL001", Severity::Fatal, at.clone(), message)
-        .fix(format!("at {at}: delete {flag}, or upgrade the kubelet to {since}"))
+        .fix(format!("delete `{flag}` at {at}, or upgrade the kubelet to {since}"))
         .edits(at::deletion(snapshot, used))
 }
 
@@ -97,13 +97,13 @@ fn not_a_long_flag(snapshot: &Snapshot, used: &FlagUse) -> Finding {
         (false, Some(letter)) => format!("unknown shorthand flag: '{letter}' in {flag}"),
         _ => format!("bad flag syntax: {}", shortened(&used.name)),
     };
-    let message = format!("{flag} is no flag: the kubelet exits with '{error}'");
+    let message = format!("{flag} is not a flag: the kubelet exits with '{error}'");
     let finding = Finding::new("FL001", Severity::Fatal, at.clone(), message);
     if table::find(&bare.replace('_', "-")).is_none() {
-        return finding.fix(format!("at {at}: delete {flag}"));
+        return finding.fix(format!("delete `{flag}` at {at}"));
     }
     finding
-        .fix(format!("at {at}: write --{bare}, with two dashes, for {flag}"))
+        .fix(format!("write `--{bare}`, with two dashes, instead of `{flag}` at {at}"))
         .edits(at::name(snapshot, used).map(|at| (at, Change::Text(format!("--{bare}")))))
 }
 
@@ -147,13 +147,13 @@ fn delete(used: &FlagUse, spec: &FlagSpec, at: &Location) -> String {
     let instead = match spec.instead.unwrap_or("nothing") {
         "nothing" => String::new(),
         text => match text.strip_prefix("nothing: ") {
-            Some(why) => format!("; nothing takes its place ({why})"),
-            None => format!("; use instead: {text}"),
+            Some(why) => format!(". Nothing takes its place ({why})"),
+            None => format!(". Use instead: {text}"),
         },
     };
     let kubeadm =
         if at.file.ends_with("kubeadm-flags.env") { ". kubeadm writes this file only on join and upgrade" } else { "" };
-    format!("at {at}: delete {flag}{instead}{kubeadm}")
+    format!("delete `{flag}` at {at}{instead}{kubeadm}")
 }
 
 pub(super) fn removed_soon(snapshot: &Snapshot, report: &mut Report) {
@@ -165,10 +165,10 @@ pub(super) fn removed_soon(snapshot: &Snapshot, report: &mut Report) {
         let is_next = version.is_some_and(|version| removed.0 == version.minor.0 + 1);
         let severity = if is_next { Severity::Warning } else { Severity::Info };
         let now = version.map_or_else(
-            || "the kubelet's version is not known here".to_owned(),
-            |version| format!("this kubelet ({version}) still takes it"),
+            || "The version of this kubelet is not known".to_owned(),
+            |version| format!("This kubelet ({version}) still takes it"),
         );
-        let message = format!("{flag} is removed in {removed}: {now}; from {removed} on it {}", exits(used));
+        let message = format!("{flag} is removed in {removed}: from {removed} on the kubelet {}. {now}", exits(used));
         // No edit: until then the flag has its effect.
         let fix = format!("before the upgrade, {}", delete(used, spec, &at));
         report.add(Finding::new("FL003", severity, at, message).fix(fix));

@@ -19,8 +19,8 @@ pub(super) fn swap_on(snapshot: &Snapshot, report: &mut Report) {
     };
     let devices = format!("{}, {} MiB{more}", swap.value.device, swap.value.size_bytes >> 20);
     let fix = format!(
-        "Run swapoff -a, and mask the unit (systemctl list-units --type=swap) or remove the line of /etc/fstab that turns \
-         swap on at boot. Or set failSwapOn: false and memorySwap.swapBehavior in the kubelet's configuration{}.",
+        "run `swapoff -a`, and mask the unit (`systemctl list-units --type=swap`) or remove the line of /etc/fstab that \
+         turns swap on at boot. Or set failSwapOn: false and memorySwap.swapBehavior in the kubelet's configuration{}",
         match snapshot.version.as_ref().map(|version| version.minor.0) {
             Some(34..) => " (NodeSwap is GA since 1.34)",
             Some(..28) => " (swap is not supported before 1.28)",
@@ -29,15 +29,15 @@ pub(super) fn swap_on(snapshot: &Snapshot, report: &mut Report) {
     );
     let finding = if settings::are_to_come(snapshot) {
         let message = format!(
-            "Swap is on ({devices}). The kubelet will exit at its start, unless the configuration that is still to be written \
-             sets failSwapOn: false."
+            "swap is on ({devices}). The kubelet will exit at its start, unless the configuration that is still to be written \
+             sets failSwapOn: false"
         );
         Finding::new("KN001", Severity::Warning, swap.at.clone(), message)
     } else {
         let default = if settings::is_default(snapshot, "failSwapOn") { " (the default)" } else { "" };
         let message = format!(
-            "Swap is on ({devices}) and failSwapOn is true{default}. The kubelet exits at its start ('running with swap on is \
-             not supported')."
+            "swap is on ({devices}) and failSwapOn is true{default}. The kubelet exits at its start with 'running with swap on \
+             is not supported'"
         );
         let set_at = default.is_empty().then(|| settings::place(snapshot, "failSwapOn"));
         Finding::new("KN001", Severity::Fatal, swap.at.clone(), message)
@@ -60,10 +60,7 @@ pub(super) fn ip_forward(snapshot: &Snapshot, report: &mut Report) {
     let all = [("net.ipv4.ip_forward", Some(forward)), ("net.ipv6.conf.all.forwarding", ipv6)];
     for (name, found) in all {
         let Some(found) = found.filter(|found| found.value == "0") else { continue };
-        let message = format!(
-            "{name} is 0, the kernel's default. The kernel drops what pods send to other nodes, and kubeadm's preflight \
-             check fails."
-        );
+        let message = format!("{name} is 0, the kernel's default: the kernel drops what pods send to other nodes");
         report.add(Finding::new("KN002", Severity::Error, found.at.clone(), message).fix(persist(&[(name, "1")])));
     }
 }
@@ -71,7 +68,7 @@ pub(super) fn ip_forward(snapshot: &Snapshot, report: &mut Report) {
 /// The command that sets kernel settings now and at each boot.
 fn persist(values: &[(&str, &str)]) -> String {
     let lines: Vec<String> = values.iter().map(|(name, value)| format!("'{name} = {value}'")).collect();
-    format!("printf '%s\\n' {} >> /etc/sysctl.d/90-kubelet.conf && sysctl --system", lines.join(" "))
+    format!("run `printf '%s\\n' {} >> /etc/sysctl.d/90-kubelet.conf && sysctl --system`", lines.join(" "))
 }
 
 /// CNI plugins that put pods on a Linux bridge (flannel and weave-net by way of the plugin `bridge`).
@@ -103,10 +100,10 @@ pub(super) fn br_netfilter(snapshot: &Snapshot, report: &mut Report) {
     };
     let message = format!(
         "{NAME} is {state}, but the CNI plugin {plugin} connects pods by a bridge. kube-proxy's rules do not apply to what \
-         pods of this node send to each other through a Service."
+         pods of this node send to each other through a Service"
     );
     let fix = format!(
-        "echo br_netfilter > /etc/modules-load.d/br_netfilter.conf && modprobe br_netfilter && {}",
+        "run `echo br_netfilter > /etc/modules-load.d/br_netfilter.conf && modprobe br_netfilter`, then {}",
         persist(&[(NAME, "1")])
     );
     report.add(Finding::new("KN003", Severity::Warning, at, message).fix(fix));
@@ -144,17 +141,17 @@ pub(super) fn protect_kernel_defaults(snapshot: &Snapshot, report: &mut Report) 
     let from = settings::place(snapshot, "protectKernelDefaults");
     let unit = &snapshot.unit.name;
     let result = if settings::are_managed(snapshot) {
-        format!(" {unit} restarts it again and again, and stays active itself.")
+        format!(". {unit} restarts it again and again, and stays active itself")
     } else {
         String::new()
     };
     let message = format!(
-        "protectKernelDefaults is true ({from}), but {}. The kubelet exits at its start ('invalid kernel flag').{result}",
+        "protectKernelDefaults is true ({from}), but {}. The kubelet exits at its start with 'invalid kernel flag'{result}",
         list.join(", ")
     );
     let values: Vec<(&str, &str)> = wrong.iter().map(|(name, wanted, _)| (*name, *wanted)).collect();
     let persisted = persist(&values);
-    let fix = format!("Before {unit} starts, run: {persisted}. Or set protectKernelDefaults: false at {from}.");
+    let fix = format!("before {unit} starts, {persisted}. Or set protectKernelDefaults: false at {from}");
     let finding = Finding::new("KN004", Severity::Fatal, first.at.clone(), message).fix(fix);
     report.add(finding.step(from, "protectKernelDefaults is true here"));
 }

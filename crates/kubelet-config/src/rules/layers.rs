@@ -21,12 +21,12 @@ pub(super) fn with_argument(finding: Finding, snapshot: &Snapshot, argument: &st
     let Some(new) = &snapshot.command.new_argument else {
         let file = format!("/etc/rancher/{}/config.yaml", program.to_lowercase());
         return finding.fix(format!(
-            "add {item} to the list kubelet-arg in {file}, or, if the command line has --kubelet-arg already, as --kubelet-arg there, then \
-             systemctl restart {unit}"
+            "add {item} to the list kubelet-arg in {file}, or to the command line if that has --kubelet-arg already, then \
+             `systemctl restart {unit}`"
         ));
     };
     let finding =
-        finding.fix(format!("add {item} to the list kubelet-arg in {}, then systemctl restart {unit}", new.at.file));
+        finding.fix(format!("add {item} to the list kubelet-arg in {}, then `systemctl restart {unit}`", new.at.file));
     let text = format!("{}{item}{}", new.before, new.after);
     let change = if new.at.line == 0 { Change::Append(text) } else { Change::Text(text) };
     finding.edit(&new.at, change)
@@ -48,23 +48,23 @@ pub(super) fn wrapper_unresolvable(snapshot: &Snapshot, report: &mut Report) {
     let unknown = snapshot.command.unknown.as_ref();
     if let Some(unknown) = unknown {
         let message = format!(
-            "The kubelet's arguments cannot be read from the unit {unit}: {}. Its flags and settings were not checked.",
+            "the kubelet's arguments cannot be read from the unit {unit}: {}. Its flags and settings were not checked",
             unknown.value
         );
         let fix = if snapshot.command.launcher == Launcher::Script {
             format!(
-                "Let ExecStart= run the kubelet itself, or look at the arguments of the running kubelet: tr '\\0' '\\n' \
-                 </proc/$(systemctl show -P MainPID {unit})/cmdline"
+                "let ExecStart= run the kubelet itself, or read the arguments of the running kubelet with `tr '\\0' '\\n' \
+                 </proc/$(systemctl show -P MainPID {unit})/cmdline`"
             )
         } else {
-            "Write into the file only what can be read without running a shell.".to_owned()
+            "write into the file only what can be read without running a shell".to_owned()
         };
         report.add(Finding::new("SD023", Severity::Info, unknown.at.clone(), message).fix(fix));
     }
     for (at, reason) in &snapshot.command.unreadable {
         if unknown.is_none_or(|unknown| unknown.at != *at) {
-            let message = format!("Cannot read {at}: {reason}. Its settings were not checked.");
-            let fix = format!("Fix or remove {}.", at.file);
+            let message = format!("cannot read {at}: {reason}. Its settings were not checked");
+            let fix = format!("fix or remove {}", at.file);
             report.add(Finding::new("SD023", Severity::Info, at.clone(), message).fix(fix));
         }
     }
@@ -82,13 +82,13 @@ fn replaced(list: &ReplacedList, launcher: Launcher) -> Finding {
     let (key, at) = (&list.key, &list.at);
     let (message, fix) = if list.by_command_line {
         (
-            format!("--{key} on the command line replaces the list {key} of {at}: {program} does not join them."),
-            format!("Move the --{key} of the command line into {}.", at.file),
+            format!("--{key} on the command line replaces the list {key} of {at}: {program} does not join them"),
+            format!("move the --{key} of the command line into {}", at.file),
         )
     } else {
         (
-            format!("{key} replaces the list {key} of {at}: {program} uses the list of the last file only."),
-            format!("Write {key}+: in {}, which appends to the earlier list; then restart the service.", list.by),
+            format!("{key} replaces the list {key} of {at}: {program} uses the list of the last file only"),
+            format!("write `{key}+:` at {}, which appends to the earlier list, then restart the service", list.by),
         )
     };
     let mut finding = Finding::new("SD027", severity, list.by.clone(), message).fix(fix);
@@ -115,7 +115,7 @@ fn with_lost(mut finding: Finding, lost: &[(String, &Location)]) -> Finding {
         shown.push(format!("{} more", lost.len() - named.len()));
     }
     if !shown.is_empty() {
-        finding.message = format!("{} Lost: {}", finding.message, shown.join(", "));
+        finding = finding.and(&format!("Lost: {}", shown.join(", ")));
     }
     finding
 }
@@ -127,41 +127,41 @@ pub(super) fn args_file_split(snapshot: &Snapshot, report: &mut Report) {
 }
 
 fn split(odd: &Located<Oddity>) -> Finding {
-    const QUOTED: &str = "Put the flag's value into single quotes";
+    const QUOTED: &str = "put the flag's value into single quotes";
     let at = &odd.at;
     let (message, fix) = match odd.value {
         Oddity::EmptyArgument => (
-            "There is an empty argument here: between two blanks, between quotes, or of a variable that is not set. The \
-             kubelet exits with `unknown command`."
+            "there is an empty argument here: between two blanks, between quotes, or of a variable that is not set. The \
+             kubelet exits with `unknown command`"
                 .to_owned(),
-            "Write one flag a line, without blanks around it, and the value in place of the variable",
+            "write one flag a line, without blanks around it, and the value in place of the variable",
         ),
         Oddity::QuoteDeleted => (
             "MicroK8s deletes quotes and splits at every blank. The kubelet gets the text behind the blank as an argument \
-             of its own and exits with `unknown command`."
+             of its own and exits with `unknown command`"
                 .to_owned(),
-            "Write the value without a blank",
+            "write the value without a blank",
         ),
         Oddity::ShellSyntax('{') => (
-            "The braces are not quoted. bash reads this file and makes several words of them, so that the kubelet gets \
-             other flags."
+            "the braces are not quoted. bash reads this file and makes several words of them, so that the kubelet gets \
+             other flags"
                 .to_owned(),
             QUOTED,
         ),
         Oddity::ShellSyntax(character) => (
             format!(
                 "`{character}` is not quoted. bash reads this file and stops with `syntax error near unexpected token`: the \
-                 kubelet is not started."
+                 kubelet is not started"
             ),
             QUOTED,
         ),
         Oddity::QuoteNotClosed => (
-            "The quote is not closed. bash reads this file and stops with `unexpected EOF`: the kubelet is not started."
+            "the quote is not closed. bash reads this file and stops with `unexpected EOF`: the kubelet is not started"
                 .to_owned(),
-            "Close the quote on the same line",
+            "close the quote on the same line",
         ),
     };
-    Finding::new("SD028", Severity::Fatal, at.clone(), message).fix(format!("{fix}: {at}"))
+    Finding::new("SD028", Severity::Fatal, at.clone(), message).fix(format!("at {at} {fix}"))
 }
 
 #[cfg(test)]

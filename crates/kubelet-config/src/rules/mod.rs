@@ -65,7 +65,7 @@ pub struct Finding {
     pub severity: Severity,
     /// Where one would correct it.
     pub at: Location,
-    /// What is wrong, in a sentence or two.
+    /// What is wrong, in a sentence or two: no capital at its start, no period at its end.
     pub message: String,
     /// What to do: a command or an edit; [`lint`] gives a finding without one its rule's.
     pub fix: Option<String>,
@@ -132,10 +132,17 @@ impl Finding {
         self
     }
 
+    /// With another sentence in its message.
+    fn and(mut self, sentence: &str) -> Self {
+        self.message.push_str(if self.message.ends_with('?') { " " } else { ". " });
+        self.message.push_str(sentence);
+        self
+    }
+
     /// With another sentence on what to do.
     #[must_use]
     pub fn and_fix(mut self, sentence: &str) -> Self {
-        self.fix = self.fix.map(|fix| format!("{}. {sentence}", fix.trim_end_matches('.')));
+        self.fix = self.fix.map(|fix| format!("{fix}. {sentence}"));
         self
     }
 
@@ -157,8 +164,7 @@ impl Finding {
     #[must_use]
     pub fn lost(mut self, flags: Vec<String>) -> Self {
         if !flags.is_empty() {
-            let shown = format!(". Lost: {}", lost::quoted(&flags.join(" ")));
-            self.message.push_str(&shown);
+            self = self.and(&format!("Lost: {}", lost::quoted(&flags.join(" "))));
         }
         self.lost_flags = flags;
         self
@@ -331,7 +337,8 @@ pub fn lint(snapshot: &Snapshot) -> Report {
         }
     }
     for finding in report.findings.iter_mut().filter(|finding| finding.fix.is_none()) {
-        finding.fix = rules().find(|rule| rule.id == finding.rule).map(|rule| rule.fix.to_owned());
+        let fix = rules().find(|rule| rule.id == finding.rule).and_then(|rule| rule.fix.split_at_checked(1));
+        finding.fix = fix.map(|(first, rest)| first.to_lowercase() + rest.trim_end_matches('.'));
     }
     order::settle(&mut report);
     config::edits::withhold(snapshot, &mut report);

@@ -38,7 +38,7 @@ pub(super) fn cni_missing(snapshot: &Snapshot, report: &mut Report) {
 
 fn no_cni(snapshot: &Snapshot, directory: &Path, age: Option<u64>) -> Finding {
     let machine = &snapshot.machine;
-    let since = age.map_or_else(String::new, |age| format!("; the kubelet started {age} s ago"));
+    let since = age.map_or_else(String::new, |age| format!(". The kubelet started {age} s ago"));
     let severity = match age {
         Some(..CNI_GRACE_SECS) => Severity::Warning,
         _ => Severity::Error,
@@ -46,7 +46,7 @@ fn no_cni(snapshot: &Snapshot, directory: &Path, age: Option<u64>) -> Finding {
     let state =
         if machine.network.cni_configs.is_some() { "has no *.conf, *.conflist or *.json" } else { "does not exist" };
     let message = format!(
-        "There is no CNI configuration: {} {state}. The Node stays NotReady ('cni plugin not initialized'){since}.",
+        "there is no CNI configuration: {} {state}. The Node stays NotReady ('cni plugin not initialized'){since}",
         directory.display()
     );
     let named = machine.cri.runtime.as_ref().and_then(|runtime| runtime.cni_conf_dir.as_ref());
@@ -66,10 +66,10 @@ pub(super) fn resolv_loop(snapshot: &Snapshot, report: &mut Report) {
         FileState::NotAsked => {}
         FileState::Missing { at } if snapshot.observed.live => {
             let path = &at.file;
-            let message = format!("resolvConf is {path}, which does not exist. The kubelet cannot start any pod.");
+            let message = format!("resolvConf is {path}, which does not exist. The kubelet cannot start any pod");
             let place = settings::place(snapshot, FIELD);
             let fix =
-                format!("Name a file that exists: /etc/resolv.conf, the default, or {RESOLVED} of systemd-resolved.");
+                format!("name a file that exists: /etc/resolv.conf, the default, or {RESOLVED} of systemd-resolved");
             report.add(Finding::new(ID, Severity::Warning, place, message).fix(fix));
         }
         FileState::Missing { .. } => {
@@ -79,8 +79,8 @@ pub(super) fn resolv_loop(snapshot: &Snapshot, report: &mut Report) {
         FileState::Present(servers) => {
             let Some(server) = servers.iter().find(|server| is_loopback(&server.value)) else { return };
             let message = format!(
-                "Pods get the name server {} ({}), a loopback address: in a pod it is the pod itself. CoreDNS asks itself and \
-                 stops with 'Loop detected'.",
+                "pods get the name server {} ({}), a loopback address: in a pod it is the pod itself. CoreDNS asks itself and \
+                 stops with 'Loop detected'",
                 server.value, server.at
             );
             let place = if is_default { server.at.clone() } else { settings::place(snapshot, FIELD) };
@@ -88,7 +88,7 @@ pub(super) fn resolv_loop(snapshot: &Snapshot, report: &mut Report) {
             let finding = if server.value == STUB {
                 settings::set(finding, snapshot, FIELD, RESOLVED)
             } else {
-                finding.fix("Set resolvConf to a file with the name servers that this host's own name server asks.")
+                finding.fix("set resolvConf to a file with the name servers that this host's own name server asks")
             };
             report.add(finding.step(server.at.clone(), format!("nameserver {}", server.value)));
         }

@@ -94,19 +94,19 @@ fn used_by_nothing(
             .steps(near.map(|(used, used_at)| (used_at.clone(), format!("uses ${used}"))))
     };
     if let Some((who, place)) = own_arguments(snapshot) {
-        return new(format!("{who} reads no variable {name}"))
+        return new(format!("{who} does not read the variable {name}"))
             .fix(format!("write the flags into {place} and delete this line"));
     }
     let hint = near.map(|(used, used_at)| format!(". {used_at} uses ${used}")).unwrap_or_default();
     let finding = new(format!("{name} is set here, but `ExecStart=` does not use it{hint}"));
     if lost.is_empty() && holds_flags(&effective.value) {
-        let fix = "the kubelet gets these flags from elsewhere: delete this line, unless another program needs it";
+        let fix = "delete this line, unless another program needs it: the kubelet gets these flags from elsewhere";
         return finding.fix(fix);
     }
     // A variable of another name may be an old one, or another program's.
     let Some((used, _)) = near else {
         return finding.fix(format!(
-            "if the kubelet needs these flags, put them into a variable that `ExecStart=` uses, or add ${name} to it"
+            "if the kubelet needs these flags, put them into a variable of `ExecStart=`, or add ${name} to `ExecStart=`"
         ));
     };
     // A flag that the kubelet gets from elsewhere may have its right value there.
@@ -118,7 +118,7 @@ fn used_by_nothing(
     let is_kubeadms = effective.at.file.ends_with("/kubeadm-flags.env");
     match add_flags(snapshot, Some(used), &lost).filter(|_| !lost.is_empty() && !is_kubeadms) {
         Some(remedy) => remedy.only_if(is_sure).and_delete(finding, deletion),
-        None => finding.fix(format!("put the flags into a variable that `ExecStart=` uses, or add ${name} to it")),
+        None => finding.fix(format!("put the flags into a variable of `ExecStart=`, or add ${name} to `ExecStart=`")),
     }
 }
 
@@ -199,19 +199,19 @@ fn one_word(snapshot: &Snapshot, name: &str, at: &Location, word: Option<&Arg>, 
         );
         (message, Vec::new())
     } else {
-        let message = format!("the kubelet gets ${{{name}}} as the one argument '{}'", quoted(text));
+        let message = format!("the kubelet gets all of ${{{name}}} as one argument, '{}'", quoted(text));
         (message, flags_in(text).iter().skip(usize::from(!alone)).map(whole).collect())
     };
     let exits = value.is_empty() && snapshot.command.launcher == Launcher::Direct;
     let severity = if exits { Severity::Fatal } else { Severity::Error };
     let finding = Finding::new("SD006", severity, at.clone(), message).lost(lost);
     let finding = if alone {
-        let fix = format!("write ${name} without braces: systemd splits it at blanks, then {}", reload(snapshot));
+        let fix = format!("write ${name} without braces, which systemd splits at blanks, then {}", reload(snapshot));
         finding.fix(fix).edit(at, Change::Text(format!("${name}")))
     } else {
         finding.fix(format!(
-            "put the flags behind the first blank of {name} into a variable of their own, and use that as a word \
-             `$VARIABLE` without braces, then {}",
+            "put the flags behind the first blank of {name} into another variable, and use that as a word of its own \
+             without braces (`$VARIABLE`), then {}",
             reload(snapshot)
         ))
     };
@@ -259,7 +259,7 @@ fn drops(snapshot: &Snapshot, arrived: &Arrived<'_>, exec: &Exec, variable: &Var
     };
     let gives_anew = lost.iter().any(|flag| arrived.has_name(flag));
     let words: Vec<String> = lost.into_iter().map(whole).collect();
-    let message = format!("this `ExecStart=` replaces an earlier one that uses ${name}, and does not use it");
+    let message = format!("this `ExecStart=` does not use ${name}, which the earlier one that it replaces uses");
     let finding = Finding::new("SD007", severity, exec.at.clone(), message)
         .lost(words)
         .step(variable.effective.at.clone(), format!("sets {name}"));

@@ -48,7 +48,7 @@ impl Remedy {
     pub(super) fn only_if(mut self, is_sure: bool) -> Self {
         if !is_sure {
             self.edit = None;
-            if !self.what.starts_with("if ") {
+            if !["if ", "leave out "].iter().any(|start| self.what.starts_with(start)) {
                 self.what.insert_str(0, "if the kubelet needs these flags, ");
             }
         }
@@ -58,9 +58,9 @@ impl Remedy {
     /// Without the flags that cannot be written elsewhere as they are.
     fn without(mut self, obstacles: &[String], is_all: bool) -> Self {
         if is_all {
-            self.what = obstacles.join("; ");
+            self.what = obstacles.join(", ");
         } else if !obstacles.is_empty() {
-            self.what = format!("{}; {}", self.what, obstacles.join("; "));
+            self.what = format!("{}, {}", self.what, obstacles.join(", "));
         }
         self.edit = self.edit.filter(|_| obstacles.is_empty());
         self
@@ -133,7 +133,7 @@ fn writable(snapshot: &Snapshot, flags: &[String]) -> (Vec<String>, Vec<String>)
     let good = flags.iter().filter(|text| {
         let unknown = flags_in(text).into_iter().find(|flag| !is_known(&flag.name));
         let obstacle = match unknown {
-            Some(flag) => format!("leave out --{}, with which this kubelet would exit", quoted(&flag.name)),
+            Some(flag) => format!("leave out --{} (this kubelet does not know it)", quoted(&flag.name)),
             None if text.contains('$') => format!("write the value of the variable in {}", quoted(text)),
             None => return true,
         };

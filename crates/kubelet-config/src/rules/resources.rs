@@ -46,8 +46,8 @@ pub(super) fn reserved_absent(snapshot: &Snapshot, report: &mut Report) {
     let place =
         settings::config_file(snapshot).cloned().or(new_argument).unwrap_or_else(|| settings::command(snapshot));
     let message = format!(
-        "Neither kubeReserved nor systemReserved reserves memory (both are empty by default). Pods may use {amount} except \
-         the eviction threshold; then the kubelet and the runtime run out of memory."
+        "neither kubeReserved nor systemReserved reserves memory (both are empty by default). Pods may use {amount} except \
+         the eviction threshold, and then the kubelet and the runtime run out of memory"
     );
     let finding = Finding::new("RS001", severity, place, message);
     let has_place = !settings::is_default(snapshot, "systemReserved")
@@ -74,7 +74,7 @@ fn add_pairs(finding: Finding, snapshot: &Snapshot, path: &str, pairs: &[(&str, 
     let pairs: Vec<String> = pairs.iter().map(|(key, value)| format!("{key}{sign}{value}")).collect();
     let (at, name) = (settings::place(snapshot, path), settings::name(snapshot, path, path));
     let unit = &snapshot.unit.name;
-    finding.fix(format!("{at}: add {} to {name}, then systemctl restart {unit}", pairs.join(comma)))
+    finding.fix(format!("add {} to {name} at {at}, then `systemctl restart {unit}`", pairs.join(comma)))
 }
 
 /// What is between key and value in the flag of a map.
@@ -101,9 +101,9 @@ pub(super) fn eviction_zeroed(snapshot: &Snapshot, report: &mut Report) {
         format!("has only {}", hard.keys().copied().collect::<Vec<_>>().join(", "))
     };
     let consequence = if hard.contains_key(MEMORY) {
-        "The disk fills up before the kubelet evicts a pod."
+        "The disk fills up before the kubelet evicts a pod"
     } else {
-        "Under memory pressure the kubelet evicts no pod, and the kernel's OOM killer chooses what to kill."
+        "Under memory pressure the kubelet evicts no pod, and the kernel's OOM killer chooses what to kill"
     };
     let have = if missing.len() == 1 { "has" } else { "have" };
     let missing_names: Vec<&str> = missing.iter().map(|(key, _)| *key).collect();
@@ -163,7 +163,7 @@ pub(super) fn eviction_nonsense(snapshot: &Snapshot, report: &mut Report) {
         for (key, text) in snapshot.settings.map(path) {
             let Some(at) = key_place(snapshot, path, key) else { continue };
             if let Some((severity, nonsense)) = nonsense(key, text, memory) {
-                let message = format!("{path}: {key}<{text}: {nonsense}");
+                let message = format!("{path} has {key}<{text}: {nonsense}");
                 let finding = Finding::new("RS003", severity, at, message);
                 report.add(threshold_fix(finding, snapshot, path, key));
             }
@@ -177,7 +177,7 @@ fn threshold_fix(finding: Finding, snapshot: &Snapshot, path: &str, key: &str) -
     let (unit, at) = (&snapshot.unit.name, finding.at.clone());
     let Some(value) = default_threshold(key).filter(|_| path == HARD) else {
         let right = if path == HARD { "a lower threshold" } else { "a threshold somewhat above that of evictionHard" };
-        return finding.fix(format!("{at}: write {right} for {key}, or delete it, then systemctl restart {unit}"));
+        return finding.fix(format!("write {right} for {key} at {at}, or delete it, then `systemctl restart {unit}`"));
     };
     let by_flag = matches!(settings::from(snapshot, path), Some(From::Flag(_)));
     let sign = if by_flag { "<" } else { ": " };
@@ -185,7 +185,7 @@ fn threshold_fix(finding: Finding, snapshot: &Snapshot, path: &str, key: &str) -
     // Only of a threshold with which no pod stays is it sure that it is a mistake.
     let node = node.filter(|node| node.at.width > 0 && !by_flag && finding.severity == Severity::Error);
     let edit = node.map(|node| (node.at.clone(), Change::Text(serde_json::Value::from(&*value).to_string())));
-    finding.fix(format!("{at}: write {key}{sign}{value}, then systemctl restart {unit}")).edits(edit)
+    finding.fix(format!("write {key}{sign}{value} at {at}, then `systemctl restart {unit}`")).edits(edit)
 }
 
 /// Where somebody set a threshold.
@@ -210,8 +210,7 @@ fn nonsense(key: &str, text: &str, memory: Option<f64>) -> Option<(Severity, Str
     let (limit, whole) = (bytes(text, memory)?, memory.unwrap_or(f64::INFINITY));
     let mib = whole / MIB;
     if limit >= whole {
-        let message =
-            format!("the machine has {mib:.0} MiB, less is always available, and the kubelet evicts every pod");
+        let message = format!("the machine has only {mib:.0} MiB in all, so the kubelet evicts every pod");
         Some((Severity::Error, message))
     } else if limit >= whole * 0.3 {
         let message = format!(
@@ -235,9 +234,9 @@ fn soft_below_hard(snapshot: &Snapshot, report: &mut Report, memory: Option<f64>
         let (low, high) = (bytes(soft, whole), bytes(hard, whole));
         if low.zip(high).is_some_and(|(low, high)| low < high) {
             let message = format!(
-                "evictionSoft: {key}<{soft} is below the hard threshold {hard}, which is reached first: the soft one never acts"
+                "evictionSoft has {key}<{soft}, which has no effect: the hard threshold, {hard}, is reached first"
             );
-            let fix = format!("{at}: write a soft threshold above {hard}, or delete it");
+            let fix = format!("write a soft threshold above {hard} at {at}, or delete it");
             report.add(Finding::new("RS003", Severity::Warning, at, message).fix(fix));
         }
     }
@@ -263,9 +262,10 @@ pub(super) fn enforce_cgroup_missing(snapshot: &Snapshot, report: &mut Report) {
                 continue;
             }
         };
-        let message = format!("enforceNodeAllocatable has {written}, but {why}. The kubelet exits at its start.");
-        let fix =
-            format!("{place}: remove {written} from enforceNodeAllocatable, or {or}; then systemctl restart {unit}");
+        let message = format!("enforceNodeAllocatable has {written}, but {why}. The kubelet exits at its start");
+        let fix = format!(
+            "remove {written} from enforceNodeAllocatable at {place}, or {or}, then `systemctl restart {unit}`"
+        );
         let step = cgroup.map(|name| (settings::place(snapshot, field), format!("{field} is {name}")));
         let finding = Finding::new("RS005", Severity::Fatal, place, message).fix(fix).steps(step);
         // A line of its own: the list has other items.

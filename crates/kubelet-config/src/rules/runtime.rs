@@ -8,7 +8,7 @@ use crate::kubelet::snapshot::{Lifecycle, Snapshot};
 pub(super) fn socket_missing(snapshot: &Snapshot, report: &mut Report) {
     let machine = &snapshot.machine;
     let (Some(path), Some(socket)) = (&machine.cri.socket_path, &machine.cri.socket) else {
-        return report.not_checked("RT001", "a look at the runtime's socket on the running host");
+        return report.not_checked("RT001", "the runtime's socket on the running host");
     };
     let state = match socket {
         Socket::Present | Socket::Connected => return,
@@ -17,11 +17,11 @@ pub(super) fn socket_missing(snapshot: &Snapshot, report: &mut Report) {
         Socket::Refused { reason } => format!("the socket answers with {reason}"),
     };
     let others = machine.cri.other_sockets.join(", ");
-    let found = if others.is_empty() { String::new() } else { format!("; another runtime's socket exists: {others}") };
+    let found = if others.is_empty() { String::new() } else { format!(". Another runtime's socket exists: {others}") };
     let (severity, result) = if snapshot.lifecycle == Lifecycle::BeforeFirstStart {
-        (Severity::Warning, "The runtime must run when the kubelet starts.")
+        (Severity::Warning, "The runtime must run when the kubelet starts")
     } else {
-        (Severity::Fatal, "The kubelet tries for some minutes, then exits.")
+        (Severity::Fatal, "The kubelet tries for some minutes, then exits")
     };
     let at = settings::place(snapshot, "containerRuntimeEndpoint");
     let service = match machine.cri.runtime.as_ref().map(|runtime| runtime.kind) {
@@ -31,11 +31,11 @@ pub(super) fn socket_missing(snapshot: &Snapshot, report: &mut Report) {
     };
     let fix = match (machine.cri.other_sockets.first(), socket) {
         (Some(other), Socket::Missing) => {
-            format!("systemctl enable --now {service}, or set containerRuntimeEndpoint: unix://{other} at {at}")
+            format!("`systemctl enable --now {service}`, or set containerRuntimeEndpoint: unix://{other} at {at}")
         }
-        _ => format!("systemctl enable --now {service}; if it runs: journalctl -u {service}"),
+        _ => format!("`systemctl enable --now {service}`. If it runs already, read `journalctl -u {service}`"),
     };
-    let message = format!("There is no container runtime at {path}: {state}{found}. {result}");
+    let message = format!("there is no container runtime at {path}: {state}{found}. {result}");
     report.add(Finding::new("RT001", severity, at, message).fix(fix));
 }
 
@@ -49,9 +49,9 @@ pub(super) fn plugin_disabled(snapshot: &Snapshot, report: &mut Report) {
         }
         return;
     };
-    let message = "containerd's CRI plugin is disabled here, as the package of Docker does it. containerd answers the \
-                   kubelet with 'unknown service runtime.v1.RuntimeService', and the kubelet exits.";
-    let fix = format!("{at}: remove this entry from disabled_plugins, then systemctl restart containerd");
+    let message = "containerd's CRI plugin is disabled here, as in Docker's package. containerd answers the kubelet with \
+                   'unknown service runtime.v1.RuntimeService', and the kubelet exits";
+    let fix = format!("remove this entry from disabled_plugins at {at}, then `systemctl restart containerd`");
     report.add(Finding::new("RT002", Severity::Fatal, at.clone(), message).fix(fix));
 }
 
@@ -129,7 +129,7 @@ pub(super) fn driver_mismatch(snapshot: &Snapshot, report: &mut Report) {
         return report.not_checked(ID, "the configuration of the runtime at the endpoint");
     };
     let Some(theirs) = &runtime.systemd_cgroup else {
-        return report.not_checked(ID, "a configuration of the runtime that says its cgroup driver");
+        return report.not_checked(ID, "a configuration of the runtime that names its cgroup driver");
     };
     let ours = snapshot.settings.text(FIELD).unwrap_or("cgroupfs");
     let wanted = driver_name(theirs.value);
@@ -149,14 +149,14 @@ pub(super) fn driver_mismatch(snapshot: &Snapshot, report: &mut Report) {
     };
     let shown = settings::shown(snapshot, FIELD);
     let message = format!(
-        "{shown}, but {theirs_by}. {why}, so the kubelet uses {ours}: pods fail to start, or kubelet and runtime account \
-         for them in different cgroups."
+        "{shown}, but {theirs_by}. {why}, so the kubelet uses {ours}. Pods fail to start, or kubelet and runtime account \
+         for them in different cgroups"
     );
     let at = settings::place(snapshot, FIELD);
     let finding =
         Finding::new(ID, Severity::Error, at, message).step(theirs.at.clone(), format!("{runtime_name} uses {wanted}"));
     let finding = with_systemd_driver(finding, snapshot, theirs.value, &theirs.at, runtime.kind);
-    report.add(finding.and_fix("Drain the node first, as running pods keep their old cgroups."));
+    report.add(finding.and_fix("Drain the node first, because running pods keep their old cgroups"));
 }
 
 /// Both sides should use systemd's driver on a host that systemd runs: the fix changes the side that does not.
@@ -170,11 +170,11 @@ fn with_systemd_driver(
     match kind {
         _ if is_systemd => settings::set(finding, snapshot, "cgroupDriver", "systemd"),
         RuntimeKind::Containerd => finding.fix(format!(
-            "{}: set SystemdCgroup = true in the options of the default runtime, then systemctl restart containerd",
+            "set SystemdCgroup = true in the default runtime's options in {}, then `systemctl restart containerd`",
             at.file
         )),
         RuntimeKind::Crio => {
-            finding.fix(format!("{at}: write cgroup_manager = \"systemd\", then systemctl restart crio"))
+            finding.fix(format!("write `cgroup_manager = \"systemd\"` at {at}, then `systemctl restart crio`"))
         }
     }
 }
@@ -193,24 +193,25 @@ pub(super) fn cgroup_v1(snapshot: &Snapshot, report: &mut Report) {
         snapshot.version.as_ref().map_or_else(|| "the kubelet".to_owned(), |version| format!("kubelet {version}"));
     let (severity, result) = match (minor, said) {
         (Some(..31), _) => return,
-        (Some(35..), None) => {
-            (Severity::Fatal, format!("{shown} exits ('kubelet is configured to not run on a host using cgroup v1')"))
-        }
-        (_, Some(true)) => (Severity::Fatal, format!("failCgroupV1 is true: {shown} exits")),
+        (Some(35..), None) => (
+            Severity::Fatal,
+            format!("{shown} exits with 'kubelet is configured to not run on a host using cgroup v1'"),
+        ),
+        (_, Some(true)) => (Severity::Fatal, format!("{shown} exits, because failCgroupV1 is true")),
         (Some(35..), Some(false)) => (
             Severity::Warning,
             format!(
                 "{shown} starts only because failCgroupV1 is false. A later release will not support cgroup v1 at all"
             ),
         ),
-        (Some(_), _) => (Severity::Warning, format!("{shown} warns, and kubelets from 1.35 on exit")),
+        (Some(_), _) => (Severity::Warning, format!("{shown} logs a warning, and kubelets from 1.35 on exit")),
         (None, _) => (
             Severity::Warning,
-            "kubelets from 1.31 on warn, and from 1.35 on exit unless failCgroupV1 is false".to_owned(),
+            "kubelets from 1.31 on log a warning, and from 1.35 on exit unless failCgroupV1 is false".to_owned(),
         ),
     };
     let at = Location::file("/sys/fs/cgroup");
-    let message = format!("This host uses cgroup v1: {result}.");
+    let message = format!("this host uses cgroup v1: {result}");
     let from = said.map(|_| (settings::place(snapshot, "failCgroupV1"), "failCgroupV1 is set here"));
     report.add(Finding::new(ID, severity, at, message).steps(from));
 }

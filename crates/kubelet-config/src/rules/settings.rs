@@ -78,19 +78,19 @@ pub(super) fn set(finding: Finding, snapshot: &Snapshot, path: &str, value: &str
         Some(From::Flag(_)) => {
             let used = snapshot.flags.last(flag);
             let edit = used.and_then(|used| at::replacement(snapshot, used, 0..used.value.len(), value));
-            (format!("write --{flag}={value} instead"), edit)
+            (format!("write --{flag}={value} at {at}"), edit)
         }
         Some(From::File(_)) => {
             // The keys above it are written there already.
             let key = path.rsplit('.').next().unwrap_or(path);
-            (format!("write {key}: {value} instead"), edits::set(snapshot, path, value))
+            (format!("write `{key}: {value}` at {at}"), edits::set(snapshot, path, value))
         }
         _ if config_file(snapshot).is_some() && !are_managed(snapshot) => {
-            (format!("add {path}: {value}"), edits::set(snapshot, path, value))
+            (format!("add `{path}: {value}` to {at}"), edits::set(snapshot, path, value))
         }
         _ => return with_flag(finding, snapshot, &format!("{flag}={value}")),
     };
-    finding.fix(format!("{at}: {what}, then systemctl restart {unit}")).edits(edit)
+    finding.fix(format!("{what}, then `systemctl restart {unit}`")).edits(edit)
 }
 
 /// The flag that sets a field.
@@ -113,6 +113,7 @@ pub(super) fn name(snapshot: &Snapshot, path: &str, beside: &str) -> String {
 pub(super) fn shown(snapshot: &Snapshot, path: &str) -> String {
     let value = snapshot.settings.get(path).map_or(&Value::Null, |setting| &setting.value);
     let value = shortened(&value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+    let value = if value.is_empty() { "empty" } else { &value };
     match (from(snapshot, path), snapshot.command.launcher.rancher_name()) {
         (Some(From::Flag(_) | From::File(_)), _) => format!("{path} is {value}"),
         (Some(From::Distribution), Some(program)) => format!("{path} is {value}, which {program} sets itself"),

@@ -58,7 +58,7 @@ fn names_a_file(snapshot: &Snapshot, arrived: &Arrived<'_>, lines: &EnvironmentL
     let path = unread::meant_file(event).unwrap_or_default();
     let file = snapshot.unread_files.iter().find(|file| &*file.at.file == path);
     let message = format!(
-        "systemd ignores '{}', which is no assignment of a variable: {}",
+        "systemd ignores '{}', which is not an assignment of a variable: {}",
         quoted(path),
         if file.is_some() { "nothing reads this file" } else { "`Environment=` reads no file" }
     );
@@ -111,7 +111,7 @@ fn split(snapshot: &Snapshot, arrived: &Arrived<'_>, lines: &EnvironmentLines<'_
             quoted(value),
             quoted(&ignored)
         ),
-        None => format!("systemd ignores '{}': it is no assignment of a variable{hint}", quoted(&ignored)),
+        None => format!("systemd ignores '{}': it is not an assignment of a variable{hint}", quoted(&ignored)),
     };
     let finding = Finding::new("SD005", severity, event.at.clone(), message).lost(arrived.lost(&ignored));
     let (start, text) = match before {
@@ -149,7 +149,7 @@ fn not_closed(snapshot: &Snapshot, arrived: &Arrived<'_>, event: &Event) -> Find
 }
 
 fn wrapped(snapshot: &Snapshot, arrived: &Arrived<'_>, lines: &EnvironmentLines<'_>, event: &Event) -> Finding {
-    let message = "this line starts with a flag: it continues the line above, which ends too early. systemd ignores it";
+    let message = "systemd ignores this line. It starts with a flag: the line above, which it continues, ends early";
     let finding = Finding::new("SD005", Severity::Error, event.at.clone(), message).lost(arrived.lost(&event.text));
     let above = lines.at(&event.at.at_line(event.at.line.saturating_sub(1))).iter().max_by_key(|one| one.at.column);
     let above = above.filter(|above| is_one_line(above));
@@ -206,7 +206,7 @@ fn ignored_line(snapshot: &Snapshot, event: &Event) -> Option<Finding> {
     let header = event.text.lines().next().unwrap_or_default();
     let finding = match &event.kind {
         EventKind::UnknownSection => {
-            let message = format!("systemd knows no section {} and ignores its settings", quoted(header));
+            let message = format!("systemd does not know the section {} and ignores its settings", quoted(header));
             header_corrected(event, header, |fix| new(message, fix))
         }
         EventKind::UnknownKey { section, key } => unknown_key(event, section, key, new),
@@ -239,7 +239,7 @@ fn header_corrected(event: &Event, header: &str, new: impl FnOnce(String) -> Fin
 }
 
 fn unknown_key(event: &Event, section: &str, key: &str, new: impl FnOnce(String, String) -> Finding) -> Finding {
-    let message = format!("systemd knows no key {} in [{}] and ignores the line", quoted(key), quoted(section));
+    let message = format!("systemd does not know {}= in [{}] and ignores the line", quoted(key), quoted(section));
     if section != "Service" && KEYS.contains(&key) {
         let finding = new(message, "move the line to the section [Service]".to_owned());
         return finding
@@ -267,7 +267,7 @@ fn outside_section(snapshot: &Snapshot, event: &Event, new: impl FnOnce(String, 
     let file = event.at.file.rsplit('/').next().unwrap_or_default();
     let dropins = snapshot.unit.dropins.iter().filter_map(|path| path.file_name()?.to_str());
     let near = dropins.take(50).find(|name| *name != file && strsim::levenshtein(name, file) <= 2);
-    let near = near.map(|name| format!(". Perhaps {name} was meant in place of {}", quoted(file)));
+    let near = near.map(|name| format!(". Perhaps the name of this file was meant to be {name}, not {}", quoted(file)));
     new(message + &near.unwrap_or_default(), format!("write `[Service]` and `{line}` in place of it"))
         .edit(&event.at, Change::Lines(vec!["[Service]".to_owned(), line]))
 }
@@ -344,17 +344,17 @@ pub(super) fn bad_specifier(snapshot: &Snapshot, report: &mut Report) {
         };
         let lost = arrived.lost(&event.text);
         let severity = if lost.is_empty() { Severity::Warning } else { Severity::Error };
-        let message = format!("systemd knows no specifier `%{letter}` and {what}");
+        let message = format!("systemd does not know the specifier `%{letter}` and {what}");
         let is_label = lost.iter().any(|flag| flag.starts_with("--node-labels=") && flag.contains('%'));
         let (but, signs) = if is_label {
-            (", but not in a label, which may not hold one: correct the label", Vec::new())
+            (". A label may not hold a percent sign: correct the label first", Vec::new())
         } else {
             ("", doubled(event, letter))
         };
         let after = reload(snapshot);
         let finding = Finding::new("SD018", severity, percent(event, letter), message)
             .lost(lost)
-            .fix(format!("write each literal percent sign as `%%` (`%%{letter}` for `%{letter}`){but}, then {after}"))
+            .fix(format!("write each literal percent sign as `%%` (`%%{letter}` for `%{letter}`), then {after}{but}"))
             .edits(signs.into_iter().map(|sign| (sign, Change::Text("%%".to_owned()))));
         report.add(finding);
     }

@@ -76,3 +76,24 @@ fn every_rule_is_named_in_a_test() {
     let untested: Vec<_> = rules().filter(|rule| !tests.contains(&format!("\"{}\"", rule.id))).collect();
     assert!(untested.is_empty(), "{untested:?}");
 }
+
+/// Whether a text begins with a lower case letter, a name (`NODE_ARGS`, `MicroK8s`), a path, a flag or a quote, and ends
+/// without a period.
+fn is_in_style(text: &str) -> bool {
+    let first = text.split([' ', ',', ':']).next().unwrap_or_default();
+    let is_capitalised = first.starts_with(char::is_uppercase) && first.chars().skip(1).all(char::is_lowercase);
+    !first.is_empty() && !is_capitalised && !text.ends_with('.')
+}
+
+#[test]
+fn the_texts_of_the_findings_on_the_hosts_have_no_capital_at_their_start_and_no_period_at_their_end() {
+    let mut wrong = BTreeSet::new();
+    for name in hosts::names() {
+        let (tree, inputs, expected) = hosts::host(&name);
+        for Finding { message, fix, chain, .. } in lint(&hosts::resolved(&tree, inputs, &expected)).findings {
+            let texts = [message].into_iter().chain(fix).chain(chain.into_iter().map(|step| step.text));
+            wrong.extend(texts.filter(|text| !is_in_style(text)));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}

@@ -20,7 +20,8 @@ pub(super) fn bad_setting(snapshot: &Snapshot, report: &mut Report) {
             return;
         }
     };
-    let message = format!("systemd cannot start {}, whose state is '{state}': {reason}", unit.name);
+    let message =
+        format!("systemd cannot start {} (state '{state}'): {}", unit.name, reason.trim_end_matches(". Refusing."));
     let after = reload(snapshot);
     let fix = format!("correct {at} (a new `ExecStart=` needs an empty `ExecStart=` above it), then {after}");
     let other = unit.exec.iter().filter(|exec| exec.at != *at);

@@ -136,7 +136,7 @@ fn wanted(kind: Kind) -> &'static str {
         Kind::Int64 => "a whole number",
         Kind::Uint32 => "a whole number from 0",
         Kind::Float => "a number",
-        Kind::String => "text, so that a number, yes, no, on or off needs quotes",
+        Kind::String => "text (a number, yes, no, on and off need quotes)",
         Kind::Duration => "a duration such as 1m30s",
         Kind::Flexible => "a duration such as 5s, or nanoseconds",
         Kind::Quantity => "a quantity such as 100Mi",

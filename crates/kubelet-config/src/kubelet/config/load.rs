@@ -118,7 +118,7 @@ fn walk(tree: &dyn Tree, directory: &Path, used: &FlagUse, files: &mut Vec<Confi
         }
     }
     if !rest.is_empty() {
-        files.push(unread(directory, format!("holds more than the {MAX_DROP_INS} files that are read")));
+        files.push(unread(directory, format!("it holds more than the {MAX_DROP_INS} files that are read")));
     }
     found
 }
@@ -145,9 +145,9 @@ fn read(tree: &dyn Tree, path: &Path, used: &FlagUse, drop_in: bool) -> ConfigFi
 /// A document, and whether the kubelet exits over it.
 fn parse(at: &Location, bytes: &[u8], drop_in: bool) -> (ConfigFileState, Option<Node>) {
     let text = match std::str::from_utf8(bytes) {
-        Ok("") => return (bad(at.clone(), "is empty"), None),
+        Ok("") => return (bad(at.clone(), "it is empty"), None),
         Ok(text) => text,
-        Err(_) => return (bad(at.clone(), "is not UTF-8"), None),
+        Err(_) => return (bad(at.clone(), "it is not UTF-8"), None),
     };
     let document = match document::parse(at, text) {
         Ok(document) => document,
@@ -159,7 +159,7 @@ fn parse(at: &Location, bytes: &[u8], drop_in: bool) -> (ConfigFileState, Option
     let wrong = match json_error.flatten() {
         Some(error) => {
             let number = |value: usize| u32::try_from(value).unwrap_or(0);
-            let reason = "begins with a brace, so the kubelet reads it as JSON, and this is not JSON";
+            let reason = "it begins with a brace, so the kubelet reads it as JSON, but it is not JSON";
             Some((at.at(number(error.line()), number(error.column()), 0), reason.to_owned()))
         }
         None => wrong_kind(at, &document).or_else(|| drop_in.then(|| first_duplicate(&document)).flatten()),
@@ -174,7 +174,7 @@ pub(super) const KIND: [(&str, &str); 2] =
 /// Why a document is no `KubeletConfiguration`, and where.
 pub(super) fn wrong_kind(at: &Location, document: &Node) -> Option<(Location, String)> {
     if !matches!(document.value, Value::Map(_)) {
-        return Some((at.clone(), format!("holds {}, not a KubeletConfiguration", document.kind())));
+        return Some((at.clone(), format!("it holds {}, not a KubeletConfiguration", document.kind())));
     }
     for (key, wanted) in KIND {
         // Go's own decoder reads these two, and takes any case.
@@ -182,10 +182,10 @@ pub(super) fn wrong_kind(at: &Location, document: &Node) -> Option<(Location, St
         match entry.map(|entry| (&entry.node.value, &entry.node.at)) {
             Some((Value::String(text), _)) if text == wanted => {}
             Some((Value::Null, _)) | None => {
-                return Some((at.clone(), format!("has no {key}")));
+                return Some((at.clone(), format!("it has no {key}")));
             }
             Some((_, place)) => {
-                return Some((place.clone(), format!("has another {key} than {wanted}")));
+                return Some((place.clone(), format!("its {key} is not {wanted}")));
             }
         }
     }
@@ -197,7 +197,7 @@ fn first_duplicate(node: &Node) -> Option<(Location, String)> {
     let mut seen = std::collections::HashSet::new();
     for entry in node.entries() {
         if !seen.insert(entry.key.as_str()) {
-            let reason = "has a key twice in one map, which the kubelet refuses in a drop-in";
+            let reason = "it has a key twice in one map, which the kubelet refuses in a drop-in";
             return Some((entry.at.clone(), reason.to_owned()));
         }
         if let Some(found) = first_duplicate(&entry.node) {

@@ -182,6 +182,10 @@ fn missing_files_and_directories_are_told() {
     let loop_ = with(&[(MAIN, "HEAD\n")]).link("/d/a.conf", "/d/a.conf").other("/d/b.conf").file("/d/c.conf", [0xff]);
     assert_eq!(
         states(&loaded(&loop_, None))[1..],
-        ["/d/a.conf: too many levels of symbolic links", "/d/b.conf: is not a regular file", "/d/c.conf: is not UTF-8",]
+        [
+            "/d/a.conf: too many levels of symbolic links",
+            "/d/b.conf: is not a regular file",
+            "/d/c.conf: it is not UTF-8",
+        ]
     );
 }

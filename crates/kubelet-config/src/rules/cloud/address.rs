@@ -28,7 +28,7 @@ pub(in crate::rules) fn node_ip(snapshot: &Snapshot, report: &mut Report) {
     }
     let declared = snapshot.intent.node_ip.as_ref().filter(|declared| **declared != used.value);
     if let Some(declared) = declared {
-        problems.push((Severity::Error, format!("[intent] declares {declared}.")));
+        problems.push((Severity::Error, format!("[intent] declares {declared}")));
     }
     for (severity, problem) in problems {
         let message = format!("--node-ip is {}. {problem}", shortened(&used.value));
@@ -36,11 +36,11 @@ pub(in crate::rules) fn node_ip(snapshot: &Snapshot, report: &mut Report) {
         report.add(match declared {
             Some(declared) => {
                 let edit = at::replacement(snapshot, used, 0..used.value.len(), declared);
-                finding.fix(format!("At {place} write {declared}.")).edits(edit)
+                finding.fix(format!("write {declared} at {place}")).edits(edit)
             }
             None => finding.fix(format!(
-                "At {place} write an address that an interface of this host has. With a cloud controller it must be the \
-                 one that the cloud reports (InternalIP)."
+                "write an address that an interface of this host has at {place}. With a cloud controller it must be the \
+                 one that the cloud reports (InternalIP)"
             )),
         });
     }
@@ -58,7 +58,7 @@ fn refused(value: &str) -> Vec<(Severity, String)> {
     let mut problems = Vec::new();
     for text in addresses(value).filter_map(Result::err) {
         let text = shortened(text);
-        let problem = format!("'{text}' is not an IP address, and the kubelet ignores it.");
+        let problem = format!("'{text}' is not an IP address, and the kubelet ignores it");
         problems.push((Severity::Error, problem));
     }
     let good: Vec<IpAddr> = addresses(value).filter_map(Result::ok).collect();
@@ -68,14 +68,12 @@ fn refused(value: &str) -> Vec<(Severity, String)> {
         _ => false,
     };
     if !takes {
-        let problem = "The kubelet exits: it takes one address, or one of IPv4 and one of IPv6.";
+        let problem = "The kubelet exits: it takes one address, or one of IPv4 and one of IPv6";
         problems.push((Severity::Fatal, problem.to_owned()));
     }
     let mut useless = good.iter().filter(|ip| ip.is_loopback() || ip.is_multicast());
     if let Some(address) = useless.next() {
-        let problem = format!(
-            "{address} is a loopback or multicast address. The kubelet refuses it, and the Node gets no address."
-        );
+        let problem = format!("{address} is a loopback or multicast address, so the Node gets no address");
         problems.push((Severity::Error, problem));
     }
     problems
@@ -87,7 +85,7 @@ fn foreign(value: &str, local: &[String]) -> Option<(Severity, String)> {
     let mut foreign =
         addresses(value).filter_map(Result::ok).filter(|address| !address.is_unspecified() && !local.contains(address));
     let address = foreign.next()?;
-    let problem = format!("No interface of this host has {address}. The Node gets no address.");
+    let problem = format!("No interface of this host has {address}, and the Node gets no address");
     Some((Severity::Error, problem))
 }
 
@@ -109,11 +107,11 @@ fn node_ip_unset(snapshot: &Snapshot, report: &mut Report) {
         let place = at::flag(snapshot, used);
         let message = format!(
             "--node-ip is not set, and this host has several addresses ({}). With --cloud-provider=external the Node has \
-             none of them until the cloud controller has chosen one.",
+             none of them until the cloud controller has chosen one",
             some.join(", ")
         );
         let fix = format!(
-            "Beside --cloud-provider=external at {place} add --node-ip and the address that the cloud reports."
+            "add --node-ip=ADDRESS, with the address that the cloud reports, beside --cloud-provider=external at {place}"
         );
         report.add(Finding::new("CL006", Severity::Warning, place, message).fix(fix));
     }

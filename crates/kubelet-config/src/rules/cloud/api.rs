@@ -48,10 +48,10 @@ pub(in crate::rules) fn registered_before(snapshot: &Snapshot, report: &mut Repo
     let age = cluster.node_age_secs.map_or(String::new(), |age| format!(" {} ago", duration(age)));
     let (name, unit) = (name::node_argument(snapshot), &snapshot.unit.name);
     let message = format!(
-        "This Node was created{age}, when the kubelet did not have --cloud-provider=external yet. So it has neither the \
-         uninitialized taint nor spec.providerID, and the cloud controller ignores it."
+        "the kubelet created this Node{age}, when it did not have --cloud-provider=external yet. The Node has neither the \
+         uninitialized taint nor spec.providerID, and the cloud controller ignores it"
     );
-    let fix = format!("Let the kubelet create the Node again: kubectl delete node {name}; systemctl restart {unit}.");
+    let fix = format!("let the kubelet create the Node again: `kubectl delete node {name}; systemctl restart {unit}`");
     report.add(Finding::new("CL004", Severity::Error, at::flag(snapshot, used), message).fix(fix));
 }
 
@@ -77,13 +77,13 @@ pub(in crate::rules) fn taint_stuck(snapshot: &Snapshot, report: &mut Report) {
     };
     let place = used.map_or_else(|| settings::command(snapshot), |used| at::flag(snapshot, used));
     let message = format!(
-        "This Node has had the taint {UNINITIALIZED} for {}. No cloud controller has initialized it, and most pods cannot \
-         run on it.",
+        "this Node has had the taint {UNINITIALIZED} for {}. No cloud controller has initialized it, and most pods cannot \
+         run on it",
         duration(age)
     );
-    let fix = "Find the cloud controller with kubectl get pods -A -o wide | grep cloud-controller. Check that it \
-               tolerates the taints uninitialized and not-ready, that its token is valid, and in its log whether it \
-               finds a server of this Node's name or providerID.";
+    let fix = "find the cloud controller with `kubectl get pods -A -o wide | grep cloud-controller`. Check that it \
+               tolerates the taints uninitialized and not-ready, and that its token is valid. Its log shows whether it \
+               finds a server of this Node's name or providerID";
     report.add(Finding::new("CP005", severity, place, message).fix(fix));
 }
 
@@ -97,11 +97,11 @@ pub(super) fn provider_id_absent(snapshot: &Snapshot, report: &mut Report) {
     }
     let own = snapshot.cloud.as_ref().ok().and_then(CloudFacts::provider_id);
     let id = own.as_deref().unwrap_or("CLOUD://ID with this machine's id in its cloud");
-    let message = "This Node has no spec.providerID, and other Nodes have one. The autoscaler takes this server for one \
-                   that has not registered, and deletes it.";
+    let message = "this Node has no spec.providerID, but other Nodes have one. The autoscaler takes this server for one \
+                   that has not registered, and deletes it";
     let fix = format!(
-        "Give the kubelet --cloud-provider=external, or --provider-id={id}. Then delete the Node and restart the kubelet, \
-         which creates it again.",
+        "give the kubelet --cloud-provider=external, or --provider-id={id}. Then delete the Node and restart the kubelet, \
+         which creates it again"
     );
     report.add(Finding::new("CL005", Severity::Warning, settings::command(snapshot), message).fix(fix));
 }
@@ -120,20 +120,20 @@ pub(in crate::rules) fn version_skew(snapshot: &Snapshot, report: &mut Report) {
     let allowed = if old >= 28 { 3 } else { 2 };
     let (why, fix) = if new > old {
         (
-            "A kubelet must not be newer than the API server.".to_owned(),
-            format!("Upgrade the control plane to {} first, or install kubelet {}.", kubelet.minor, server.minor),
+            "A kubelet must not be newer than the API server".to_owned(),
+            format!("upgrade the control plane to {} first, or install kubelet {}", kubelet.minor, server.minor),
         )
     } else if old - new > allowed {
         (
-            format!("The kubelet may be {allowed} minor versions older than the API server, and is {}.", old - new),
-            format!("Upgrade the kubelet, one minor version after the other, to {}.", server.minor),
+            format!("A kubelet may be at most {allowed} minor versions older, and this one is {} older", old - new),
+            format!("upgrade the kubelet to {}, one minor version after the other", server.minor),
         )
     } else {
         return;
     };
     let at =
         snapshot.machine.kubelet_version.as_ref().map_or_else(|| settings::command(snapshot), |found| found.at.clone());
-    let message = format!("kubelet {kubelet} with API server {server} is not supported. {why}");
+    let message = format!("kubelet {kubelet} is not supported with API server {server}. {why}");
     // RKE2 writes the manifest of its new API server when it starts the next time.
     let is_to_come = snapshot.command.launcher == Launcher::Rke2
         && new > old

@@ -52,12 +52,12 @@ fn certificate_is_anothers(snapshot: &Snapshot, report: &mut Report, name: &str,
     let Some(known) = common_name.strip_prefix("system:node:").filter(|known| *known != name) else { return };
     let file = &certificate.at;
     let message = format!(
-        "The Node's name will be {name}, but the kubelet's client certificate is for {known}. The API server lets the \
-         kubelet change nothing but Node {known}, and refuses its requests."
+        "the Node's name will be {name}, but the kubelet's client certificate is for {known}. The API server lets the \
+         kubelet change only Node {known}, and refuses its requests for {name}"
     );
     let fix = format!(
-        "If {known} is right, set it at {place}. If {name} is right, the kubelet needs a new certificate: remove {file} if \
-         there is a bootstrap kubeconfig with a valid token, else, on a worker, run kubeadm reset and kubeadm join."
+        "if {known} is right, set it at {place}. If {name} is right, the kubelet needs a new certificate: remove {file} if \
+         there is a bootstrap kubeconfig with a valid token. Otherwise, on a worker, run `kubeadm reset` and `kubeadm join`"
     );
     let finding = Finding::new("CL007", Severity::Error, place.clone(), message).fix(fix);
     report.add(finding.step(file.clone(), format!("the certificate is for system:node:{known}")));
@@ -79,14 +79,14 @@ fn cloud_has_another(snapshot: &Snapshot, report: &mut Report, name: &str, place
     // cloud-init asked for the name when it set the instance up: the server may have been renamed since.
     let severity = if cloud.at.is_some() { Severity::Warning } else { Severity::Error };
     let message = format!(
-        "The Node's name will be {name}, but the cloud's name of this machine is {known}. The cloud controller looks for \
-         a server named {name}, finds none and may delete the Node."
+        "the Node's name will be {name}, but this machine's name in the cloud is {known}. The cloud controller finds no \
+         server with the name {name} and may delete the Node"
     );
     let file = cloud.at.clone().map(|file| (file, format!("cloud-init has the name {known} from the cloud")));
     let finding = Finding::new("CL007", severity, place.clone(), message).steps(file);
     report.add(named(finding, snapshot, place, Some(known)).and_fix(&format!(
-        "If the kubelet has registered as {name} already, it also needs a new client certificate, and that Node has to be \
-         deleted."
+        "If the kubelet has registered as {name} already, also delete that Node and get the kubelet a new client \
+         certificate"
     )));
 }
 
@@ -94,7 +94,7 @@ fn cloud_has_another(snapshot: &Snapshot, report: &mut Report, name: &str, place
 fn named(finding: Finding, snapshot: &Snapshot, place: &Location, right: Option<&str>) -> Finding {
     match (hostname_override(snapshot), right) {
         (Some(used), Some(right)) => {
-            let finding = finding.fix(format!("At {place} write --hostname-override={right}."));
+            let finding = finding.fix(format!("write --hostname-override={right} at {place}"));
             // Afterwards the Node of the old name would have to be deleted, and a new certificate is needed.
             if snapshot.lifecycle != Lifecycle::BeforeFirstStart {
                 return finding;
@@ -102,8 +102,8 @@ fn named(finding: Finding, snapshot: &Snapshot, place: &Location, right: Option<
             finding.edits(at::replacement(snapshot, used, 0..used.value.len(), right))
         }
         _ => finding.fix(format!(
-            "Before the kubelet starts for the first time, set the host's name with hostnamectl set-hostname {0}. Or give \
-             the kubelet --hostname-override={0}.",
+            "before the kubelet starts for the first time, set the host's name with `hostnamectl set-hostname {0}`. Or give \
+             the kubelet --hostname-override={0}",
             right.unwrap_or("NAME")
         )),
     }
@@ -130,25 +130,25 @@ pub(in crate::rules) fn name_bad(snapshot: &Snapshot, report: &mut Report) {
     let trimmed = written.trim();
     let name = trimmed.to_lowercase();
     let shown = shortened(trimmed);
-    let subject = if hostname_override(snapshot).is_some() { "--hostname-override" } else { "The host's name" };
+    let subject = if hostname_override(snapshot).is_some() { "--hostname-override" } else { "the host's name" };
     let (severity, message) = if name.is_empty() {
-        (Severity::Fatal, format!("{subject} is empty. The kubelet exits with 'empty hostname is invalid'."))
+        (Severity::Fatal, format!("{subject} is empty, and the kubelet exits with 'empty hostname is invalid'"))
     } else if is_placeholder(&name) {
-        let message = format!("hostname '{shown}' is a default; nodes that share it would claim the same Node object.");
+        let message = format!("hostname '{shown}' is a default; nodes that share it would claim the same Node object");
         (Severity::Error, message)
     } else if let Err(reason) = label::check_domain(&name) {
-        (Severity::Error, format!("{subject} is '{shown}'. A Node's name {reason}: the API server refuses the Node."))
+        (Severity::Error, format!("{subject} is '{shown}': the API server refuses the Node. A Node's name {reason}"))
     } else if name.len() > 63 {
         let message = format!(
             "{subject} is '{shown}' and has {} characters. The kubelet writes it into the label kubernetes.io/hostname, \
-             which takes 63: the API server refuses the Node.",
+             which takes 63, and the API server refuses the Node",
             name.len()
         );
         (Severity::Error, message)
     } else if name != trimmed {
         let message = format!(
-            "{subject} is '{shown}', and the kubelet calls the Node '{name}', in lower case. A cloud controller that looks \
-             for '{shown}' does not find the Node."
+            "{subject} is '{shown}', but the kubelet names the Node '{name}', in lower case. A cloud controller that \
+             searches for '{shown}' does not find the Node"
         );
         (Severity::Warning, message)
     } else {

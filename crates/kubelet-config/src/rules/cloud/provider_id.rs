@@ -18,7 +18,7 @@ pub(super) fn given_provider_id(snapshot: &Snapshot) -> Option<(String, Location
 }
 
 const AFTERWARDS: &str = "If the Node exists already, delete it before the kubelet starts again: the providerID of a \
-                          Node cannot be changed.";
+                          Node cannot be changed";
 
 pub(in crate::rules) fn provider_id(snapshot: &Snapshot, report: &mut Report) {
     let Some((id, place)) = given_provider_id(snapshot) else { return api::provider_id_absent(snapshot, report) };
@@ -29,14 +29,14 @@ pub(in crate::rules) fn provider_id(snapshot: &Snapshot, report: &mut Report) {
     let shown = shortened(&id);
     let message = if let Some(reason) = malformed(&id) {
         format!(
-            "providerID {shown} {reason}. Neither the autoscaler nor the cloud controller can match this Node to its server."
+            "providerID {shown} {reason}. Neither the autoscaler nor the cloud controller can match this Node to its server"
         )
     } else if is_right {
         return;
     } else if let Some(declared) = &snapshot.intent.provider_id {
         format!(
-            "providerID is {shown}, but [intent] declares {declared}; the autoscaler will match this Node to the wrong \
-             server."
+            "providerID is {shown}, but [intent] declares {declared}. The autoscaler will match this Node to the wrong \
+             server"
         )
     } else {
         let cloud = match cloud {
@@ -56,8 +56,8 @@ pub(in crate::rules) fn provider_id(snapshot: &Snapshot, report: &mut Report) {
             return;
         }
         format!(
-            "providerID {shown} does not match this instance ({instance}); the autoscaler will match this Node to the \
-             wrong server."
+            "providerID {shown} does not match this instance ({instance}). The autoscaler will match this Node to the \
+             wrong server"
         )
     };
     let file = cloud.ok().and_then(|cloud| cloud.at.clone());
@@ -66,7 +66,7 @@ pub(in crate::rules) fn provider_id(snapshot: &Snapshot, report: &mut Report) {
     report.add(match right.filter(|right| malformed(right).is_none()) {
         Some(right) => {
             let finding =
-                finding.fix(format!("At {place} write {right}, also in the template that wrote it. {AFTERWARDS}"));
+                finding.fix(format!("write {right} at {place}, also in the template that wrote it. {AFTERWARDS}"));
             match snapshot.flags.last("provider-id") {
                 // The Node would have to be deleted first.
                 _ if snapshot.lifecycle != Lifecycle::BeforeFirstStart => finding,
@@ -74,7 +74,7 @@ pub(in crate::rules) fn provider_id(snapshot: &Snapshot, report: &mut Report) {
                 None => finding.edit(&place, Change::Text(right)),
             }
         }
-        None => finding.fix(format!("Correct the template that wrote {place}. {AFTERWARDS}")),
+        None => finding.fix(format!("correct the template that wrote {place}. {AFTERWARDS}")),
     });
 }
 

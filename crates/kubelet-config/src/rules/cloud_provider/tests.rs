@@ -119,7 +119,7 @@ fn a_cloud_controller_is_expected_where_the_cluster_or_the_cloud_shows_one() {
 fn another_value_is_shown_where_it_stands() {
     let tree = kubeadm().file("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--cloud-provider=hcloud\n");
     let messages = found(&tree, external(), "CL001");
-    assert!(messages[0].contains("the flag is given as 'hcloud' here"), "{messages:?}");
+    assert!(messages[0].contains("its value here is 'hcloud'"), "{messages:?}");
     assert!(messages[0].starts_with("error /etc/default/kubelet:1"));
 }
 

@@ -16,7 +16,7 @@ pub(in crate::rules) fn config_dir(snapshot: &Snapshot, report: &mut Report) {
     let has_variable = snapshot.unit.variables.get(ALPHA).is_some_and(|variable| !variable.effective.value.is_empty());
     if matches!(minor, Some(28 | 29)) && !has_variable {
         let message =
-            format!("a kubelet 1.28 or 1.29 takes --config-dir only with {ALPHA} in its environment: it exits");
+            format!("a kubelet 1.28 or 1.29 with --config-dir exits, unless {ALPHA} is set in its environment");
         let fix =
             format!("set {ALPHA}=true for {}, upgrade to 1.30, or delete the flag at {place}", snapshot.unit.name);
         report.add(Finding::new("CF003", Severity::Fatal, place.clone(), message).fix(fix));
@@ -28,7 +28,7 @@ pub(in crate::rules) fn config_dir(snapshot: &Snapshot, report: &mut Report) {
             Lifecycle::Running => Severity::Fatal,
         };
         let message = format!("--config-dir names {}, which does not exist: the kubelet exits", file.at);
-        report.add(Finding::new("CF003", severity, place, message).fix(format!("mkdir -p {}", file.at)));
+        report.add(Finding::new("CF003", severity, place, message).fix(format!("run `mkdir -p {}`", file.at)));
     }
 }
 
@@ -45,14 +45,14 @@ pub(in crate::rules) fn ignored(snapshot: &Snapshot, report: &mut Report) {
                 format!(
                     "{name} is a link or a file, and --config-dir takes a directory: the kubelet reads nothing in it"
                 ),
-                format!("at {}: write the directory's real path, or end the path with a slash", file.declared),
+                format!("write the directory's real path at {}, or end the path with a slash", file.declared),
             )
         } else {
             (
                 format!(
                     "the kubelet does not read {name}: of --config-dir it reads only files whose name ends in .conf"
                 ),
-                format!("mv {name} {}.conf, or delete it", bare.unwrap_or(name)),
+                format!("rename {name} to {}.conf, or delete it", bare.unwrap_or(name)),
             )
         };
         report.add(Finding::new("CF004", severity, Location::file(name), message).fix(fix));

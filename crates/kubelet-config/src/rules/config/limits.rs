@@ -21,7 +21,7 @@ const SECOND: i64 = 1_000_000_000;
 pub(in crate::rules) fn invalid(snapshot: &Snapshot, report: &mut Report) {
     let mut refuse = |path: &str, message: String, right: &str| {
         report.add(refused(snapshot, path, &message).fix(format!(
-            "at {}: write {right}, then {}",
+            "write {right} at {}, then {}",
             settings::place(snapshot, path),
             restart(snapshot)
         )));
@@ -31,7 +31,7 @@ pub(in crate::rules) fn invalid(snapshot: &Snapshot, report: &mut Report) {
             Some(least) => format!("{least} or more"),
             None => taken.replace("..", " to ").replace('|', " or "),
         };
-        let message = format!("{}, and the kubelet takes {taken}", settings::shown(snapshot, path));
+        let message = format!("{}, but the kubelet takes {taken}", settings::shown(snapshot, path));
         refuse(path, message, &format!("a value of {taken}"));
     }
     contradictions(snapshot, &mut refuse);
@@ -61,7 +61,7 @@ fn contradictions(snapshot: &Snapshot, refuse: &mut impl FnMut(&str, String, &st
     let pulls = settings.int("maxParallelImagePulls").filter(|pulls| *pulls > 1);
     if let Some(pulls) = pulls.filter(|_| settings.bool("serializeImagePulls") == Some(true)) {
         let serial = settings::shown(snapshot, "serializeImagePulls");
-        let message = format!("maxParallelImagePulls is {pulls}, but {serial}, so that one image is pulled at a time");
+        let message = format!("maxParallelImagePulls is {pulls}, but {serial} and allows one image at a time");
         let serial = settings::name(snapshot, "serializeImagePulls", "serializeImagePulls");
         refuse("maxParallelImagePulls", message, &format!("maxParallelImagePulls: 1, or false for {serial}"));
     }
@@ -74,12 +74,12 @@ fn contradictions(snapshot: &Snapshot, refuse: &mut impl FnMut(&str, String, &st
         let signal = shortened(signal);
         let message = format!("evictionSoft has {signal}, but evictionSoftGracePeriod has no period for it");
         let periods = settings::name(snapshot, "evictionSoftGracePeriod", "evictionSoft");
-        refuse("evictionSoft", message, &format!("a period for {signal} to {periods}"));
+        refuse("evictionSoft", message, &format!("a period for {signal} into {periods}"));
     }
     let levels = settings.list("enforceNodeAllocatable");
     if levels.contains(&"none") && levels.len() > 1 {
-        let message = "enforceNodeAllocatable has none beside others".to_owned();
-        refuse("enforceNodeAllocatable", message, "none alone, or the others alone");
+        let message = "enforceNodeAllocatable has 'none' beside other values".to_owned();
+        refuse("enforceNodeAllocatable", message, "'none' alone, or the others alone");
     }
 }
 
@@ -90,7 +90,7 @@ fn periods(snapshot: &Snapshot, refuse: &mut impl FnMut(&str, String, &str)) {
     let (all, critical) = ("shutdownGracePeriod", "shutdownGracePeriodCriticalPods");
     for path in [all, critical] {
         if period(path) < 0 || (1..SECOND).contains(&period(path)) {
-            refuse(path, format!("{}, and the kubelet takes 0 or at least 1s", shown(path)), "at least 1s");
+            refuse(path, format!("{}, but the kubelet takes 0 or at least 1s", shown(path)), "at least 1s");
         }
     }
     if period(critical) > period(all) {
@@ -119,7 +119,7 @@ fn image_thresholds(snapshot: &Snapshot) -> Option<Finding> {
     // Of two that somebody set it is not known which one is wrong.
     if has_low && has_high || most <= 0 {
         let (at, then) = (settings::place(snapshot, path), restart(snapshot));
-        return Some(finding.fix(format!("at {at}: write values of which {high} is the higher one, then {then}")));
+        return Some(finding.fix(format!("write values of which {high} is the higher one at {at}, then {then}")));
     }
     Some(settings::set(finding, snapshot, low, &(most - USUAL_DISTANCE).max(0).to_string()))
 }

@@ -64,11 +64,11 @@ fn a_fix_names_a_setting_as_it_is_written_at_its_place() {
     let flag = |extra: &str| kubeadm().file("/etc/default/kubelet", format!("KUBELET_EXTRA_ARGS=\"{extra}\"\n"));
     let misspelt = with("authentication:\n  x509:\n    clientCaFile: /ca\n");
     for (tree, rule, part) in [
-        (with("authentication:\n  anonymous:\n    enabled: true\n"), "AU007", "write enabled: false instead"),
-        (misspelt, "CF002", "write clientCAFile: "),
-        (with("authorization:\n  mode: AlwaysAllow\n"), "AU008", "write mode: Webhook instead"),
-        (with("imageGCLowThresholdPercent: 90\n"), "CF007", "write imageGCLowThresholdPercent: 80 instead"),
-        (flag("--eviction-soft=memory.available<1Gi"), "CF007", "to --eviction-soft-grace-period"),
+        (with("authentication:\n  anonymous:\n    enabled: true\n"), "AU007", "write `enabled: false` at"),
+        (misspelt, "CF002", "write `clientCAFile: "),
+        (with("authorization:\n  mode: AlwaysAllow\n"), "AU008", "write `mode: Webhook` at"),
+        (with("imageGCLowThresholdPercent: 90\n"), "CF007", "write `imageGCLowThresholdPercent: 80` at"),
+        (flag("--eviction-soft=memory.available<1Gi"), "CF007", "into --eviction-soft-grace-period"),
         (flag("--eviction-hard=memory.available<10Mi,nodefs.available<5%"), "RS003", "write memory.available<100Mi"),
     ] {
         let fix = fix(&tree, rule);

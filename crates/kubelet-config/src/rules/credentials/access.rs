@@ -26,12 +26,9 @@ pub(in crate::rules) fn anonymous(snapshot: &Snapshot, report: &mut Report) {
         return;
     }
     let (severity, consequence) = if is_always_allow(snapshot) {
-        (
-            Severity::Error,
-            "With authorization.mode AlwaysAllow, any client may run commands in every container without credentials.",
-        )
+        (Severity::Error, "Because authorization.mode is AlwaysAllow, any client may run commands in every container")
     } else {
-        (Severity::Warning, "They may do whatever system:anonymous is authorized to do.")
+        (Severity::Warning, "Such a request may do what the user system:anonymous is authorized to do")
     };
     let message = format!(
         "{}: the kubelet's API serves requests without credentials. {consequence}",
@@ -43,7 +40,7 @@ pub(in crate::rules) fn anonymous(snapshot: &Snapshot, report: &mut Report) {
     if !has_authority && !has_tokens(snapshot) {
         finding.edits.clear();
         finding = finding.and_fix(
-            "First set authentication.x509.clientCAFile: without it the API server cannot authenticate either.",
+            "First set authentication.x509.clientCAFile: without it the API server cannot authenticate either",
         );
     }
     report.add(finding);
@@ -55,7 +52,7 @@ pub(in crate::rules) fn always_allow(snapshot: &Snapshot, report: &mut Report) {
         return;
     }
     let message = format!(
-        "{}: every client that the kubelet authenticates may run commands in every container.",
+        "{}: every client that the kubelet authenticates may run commands in every container",
         settings::shown(snapshot, MODE)
     );
     // Webhook asks the API server, and refuses everybody who cannot be authenticated.
@@ -64,7 +61,7 @@ pub(in crate::rules) fn always_allow(snapshot: &Snapshot, report: &mut Report) {
     let mut finding = settings::set(finding, snapshot, MODE, "Webhook");
     if !has_tokens {
         let name = settings::name(snapshot, "authentication.webhook.enabled", MODE);
-        finding = finding.and_fix(&format!("Before the restart also set {name} to true."));
+        finding = finding.and_fix(&format!("Before the restart also set {name} to true"));
     }
     if !has_tokens || snapshot.settings.text("--kubeconfig").is_none() {
         finding.edits.clear();
@@ -78,7 +75,7 @@ pub(in crate::rules) fn read_only_port(snapshot: &Snapshot, report: &mut Report)
         return;
     }
     let message = format!(
-        "{}: on this port the kubelet serves pod specifications and metrics without authentication.",
+        "{}: on this port the kubelet serves pod specifications and metrics without authentication",
         settings::shown(snapshot, READ_ONLY_PORT)
     );
     let finding = Finding::new("AU009", Severity::Warning, settings::place(snapshot, READ_ONLY_PORT), message);

@@ -48,20 +48,20 @@ pub(in crate::rules) fn client_certificate(snapshot: &Snapshot, report: &mut Rep
 
 /// What is wrong with the dates of a client certificate: severity, message, fix.
 fn judge(snapshot: &Snapshot, certificate: &Certificate, now: i64) -> Option<(Severity, String, String)> {
-    const CSR: &str = "kubectl get csr shows whether the kubelet's requests \
+    const CSR: &str = "check with `kubectl get csr` whether the kubelet's requests \
                        (kubernetes.io/kube-apiserver-client-kubelet) were approved";
     let unit = &snapshot.unit.name;
     let is_managed = settings::are_managed(snapshot);
     let expires = day(certificate.not_after_secs);
     if now < certificate.not_before_secs {
         let message = format!(
-            "The client certificate is valid from {}, and this host's clock shows {}. If the clock is right, the API \
-             server refuses the kubelet until then.",
+            "the client certificate is valid from {}, but this host's clock shows {}. If the clock is right, the API \
+             server refuses the kubelet until then",
             day(certificate.not_before_secs),
             day(now)
         );
-        let fix =
-            "Check the clock with timedatectl. Set it before the kubelet starts (After=time-sync.target).".to_owned();
+        let fix = "check the clock with `timedatectl`, and set it before the kubelet starts (After=time-sync.target)"
+            .to_owned();
         return Some((Severity::Error, message, fix));
     }
     if now <= certificate.not_after_secs {
@@ -69,30 +69,30 @@ fn judge(snapshot: &Snapshot, certificate: &Certificate, now: i64) -> Option<(Se
         let is_running = snapshot.lifecycle == Lifecycle::Running;
         return (rotates && is_running && is_overdue(certificate, now)).then(|| {
             let message = format!(
-                "The client certificate expires at {expires}. The kubelet renews it after 70 to {OVERDUE_PERCENT} % of its \
-                 life, but has not. Its requests were not approved or not signed."
+                "the client certificate expires at {expires}. The kubelet should have renewed it after 70 to \
+                 {OVERDUE_PERCENT} % of its life, but its requests were not approved or not signed"
             );
-            (Severity::Warning, message, format!("{CSR}."))
+            (Severity::Warning, message, CSR.to_owned())
         });
     }
-    let base = format!("The client certificate expired at {expires}");
+    let base = format!("the client certificate expired at {expires}");
     Some(if is_managed {
-        let message = format!("{base}. {unit} renews it when it starts.");
-        (Severity::Error, message, format!("systemctl restart {unit}."))
+        let message = format!("{base}. {unit} renews it when it starts");
+        (Severity::Error, message, format!("run `systemctl restart {unit}`"))
     } else if can_bootstrap(snapshot) {
         let message = format!(
-            "{base}. When the kubelet starts again, it gets a new one with its bootstrap kubeconfig, if the token there is \
-             still valid."
+            "{base}. At its next start the kubelet gets a new one with its bootstrap kubeconfig, if the token there is \
+             still valid"
         );
-        (Severity::Warning, message, format!("systemctl restart {unit}. Then {CSR}."))
+        (Severity::Warning, message, format!("run `systemctl restart {unit}`, then {CSR}"))
     } else {
         let message = format!(
             "{base}, and there is no bootstrap kubeconfig to get a new one with. The API server refuses the kubelet, which \
-             exits when it is started again."
+             exits at its next start"
         );
-        let fix = "On a control plane run kubeadm kubeconfig user --org system:nodes --client-name system:node:NAME, and \
-                   write what it prints into the kubelet's kubeconfig. On a worker you can instead run kubeadm reset, then \
-                   kubeadm join with a new token; on a control plane node kubeadm reset deletes its etcd data.";
+        let fix = "on a control plane run `kubeadm kubeconfig user --org system:nodes --client-name system:node:NAME`, and \
+                   write its output into the kubelet's kubeconfig. On a worker you can instead run `kubeadm reset`, then \
+                   `kubeadm join` with a new token. On a control plane node `kubeadm reset` deletes the etcd data";
         (Severity::Fatal, message, fix.to_owned())
     })
 }
@@ -123,7 +123,7 @@ pub(in crate::rules) fn rotation_off(snapshot: &Snapshot, report: &mut Report) {
     };
     let message = format!(
         "{}: the kubelet does not renew its client certificate. It {when} ({holder}), and the API server refuses the \
-         kubelet from then on.",
+         kubelet from then on",
         settings::shown(snapshot, ROTATE)
     );
     let finding = Finding::new(ID, Severity::Warning, settings::place(snapshot, ROTATE), message);
@@ -148,8 +148,8 @@ pub(in crate::rules) fn serving_certificate(snapshot: &Snapshot, report: &mut Re
                 Some(age) => (
                     at.clone(),
                     format!(
-                        "The kubelet started {age} s ago and has no serving certificate yet: its request was not approved \
-                         (kubernetes.io/kubelet-serving). kubectl logs, kubectl exec and metrics fail for this node."
+                        "the kubelet started {age} s ago and has no serving certificate yet: its request was not approved \
+                         (kubernetes.io/kubelet-serving). kubectl logs, kubectl exec and metrics fail for this node"
                     ),
                 ),
             }
@@ -166,7 +166,7 @@ pub(in crate::rules) fn serving_certificate(snapshot: &Snapshot, report: &mut Re
             (
                 certificate.at.clone(),
                 format!(
-                    "The serving certificate expired at {expired}. kubectl logs, kubectl exec and metrics fail for this node."
+                    "the serving certificate expired at {expired}. kubectl logs, kubectl exec and metrics fail for this node"
                 ),
             )
         }
@@ -176,7 +176,7 @@ pub(in crate::rules) fn serving_certificate(snapshot: &Snapshot, report: &mut Re
     let step = setting.map(|setting| (settings::place(snapshot, setting), format!("{setting} is set here")));
     let finding = Finding::new(ID, Severity::Warning, at, message).steps(step);
     report.add(match setting {
-        Some("tlsCertFile") => finding.fix("Renew the certificate that tlsCertFile names, then restart the kubelet."),
+        Some("tlsCertFile") => finding.fix("renew the certificate that tlsCertFile names, then restart the kubelet"),
         _ => finding,
     });
 }

@@ -61,7 +61,7 @@ fn what_is_loaded_as_it_is_on_disk_is_silent() {
 fn a_new_drop_in_with_the_wanted_flag_is_an_error_though_systemd_sees_no_need_to_reload() {
     let drop_in = "[Service]\nEnvironment=\"KUBELET_KUBEADM_ARGS=--cloud-provider=external\"\n";
     let bare = kubeadm().without("/var/lib/kubelet/kubeadm-flags.env");
-    insta::assert_snapshot!(stale(&bare, &bare.clone().file(OWN, drop_in)).join("\n"), @r"error /etc/systemd/system/kubelet.service.d/20-cloud.conf:2: systemd has not loaded /etc/systemd/system/kubelet.service.d/20-cloud.conf as it is now: the drop-in is new, KUBELET_KUBEADM_ARGS is not set in memory; a restart keeps the old settings. Lost: --cloud-provider=external");
+    insta::assert_snapshot!(stale(&bare, &bare.clone().file(OWN, drop_in)).join("\n"), @r"error /etc/systemd/system/kubelet.service.d/20-cloud.conf:2: systemd has not loaded /etc/systemd/system/kubelet.service.d/20-cloud.conf as it is now: the drop-in is new, KUBELET_KUBEADM_ARGS is not set in memory. A restart keeps the old settings. Lost: --cloud-provider=external");
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_hint_of_systemds_own_is_passed_on() {
     let mut memory = loaded(&kubeadm());
     memory.need_daemon_reload = true;
     let found = found(&kubeadm(), with_loaded(memory), "SD020");
-    assert!(found[0].starts_with("warning /usr/lib/systemd/system/kubelet.service: systemd says"), "{found:?}");
+    assert!(found[0].starts_with("warning /usr/lib/systemd/system/kubelet.service: systemd reports"), "{found:?}");
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn running(tree: &MemoryTree) -> Inputs {
 fn a_kubelet_from_before_the_edit_lacks_the_flag() {
     let edited = kubeadm().file(ENV, "KUBELET_EXTRA_ARGS=\"--v=2 --cloud-provider=external\"\n");
     let inputs = Inputs { loaded: Some(loaded(&kubeadm())), ..running(&kubeadm()) };
-    insta::assert_snapshot!(found(&edited, inputs.clone(), "SD021").join("\n"), @r"error /etc/default/kubelet:1: the running kubelet (pid 812, started 5 min ago) lacks --v=2 --cloud-provider=external, compared with what the files give it now");
+    insta::assert_snapshot!(found(&edited, inputs.clone(), "SD021").join("\n"), @r"error /etc/default/kubelet:1: compared with the files as they are now, the running kubelet (pid 812, started 5 min ago) lacks --v=2 --cloud-provider=external");
     let findings = findings_with(&edited, inputs);
     let finding = findings.iter().find(|finding| finding.rule == "SD021").unwrap();
     assert_eq!((finding.at.line, finding.at.column), (1, 21));

@@ -99,7 +99,7 @@ fn a_required_file_that_is_missing_keeps_the_unit_from_starting() {
     assert_eq!(carets(&tree, Inputs::default(), "SD012").len(), 1);
     assert!(
         found(&tree, Inputs::default(), "SD012")[0]
-            .starts_with(&format!("fatal {OWN}:2: kubelet.service cannot start"))
+            .starts_with(&format!("fatal {OWN}:2: systemd cannot start kubelet.service"))
     );
     let optional = kubeadm().without(ENV).without("/var/lib/kubelet/kubeadm-flags.env");
     assert!(found(&optional, Inputs::default(), "SD012").is_empty());

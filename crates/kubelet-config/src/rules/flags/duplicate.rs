@@ -22,7 +22,7 @@ pub(in crate::rules) fn duplicate(snapshot: &Snapshot, report: &mut Report) {
         let others = earlier.iter().take(SHOWN + 1).map(|used| at::flag(snapshot, used).to_string());
         let others = some(&others.collect::<Vec<_>>());
         let (flag, at) = (&last.written, at::flag(snapshot, last));
-        let message = format!("{flag} is given {times}: {what} (also at {others})");
+        let message = format!("{flag} is given {times}, here and at {others}: {what}");
         let fix = format!("keep one {flag}: delete it at {others}");
         let mut finding = Finding::new("FL005", severity, at.clone(), message).fix(fix);
         // Of several in one file where the last one counts alone, the others can go; the last of a line first, so that
@@ -63,18 +63,18 @@ fn shown(used: &FlagUse) -> String {
 
 /// What a second use does to the earlier ones; `None` if nothing that one would want to know.
 fn what_is_lost(spec: &FlagSpec, last: &FlagUse, earlier: &[&FlagUse]) -> Option<(Severity, String)> {
-    let value = shortened(&last.value);
+    let value = if last.value.is_empty() { "empty".to_owned() } else { shortened(&last.value) };
     match spec.repeat {
         Repeat::LastWins if spec.value == ValueKind::Taints => {
             let kept: BTreeSet<&str> = last.value.split(',').collect();
             let earlier = earlier.iter().flat_map(|used| used.value.split(','));
             let gone = earlier.filter(|taint| !taint.is_empty() && !kept.contains(taint));
             let gone = some(&gone.map(str::to_owned).collect::<Vec<_>>());
-            let message = format!("the last one ({value}) replaces all taints of the others; lost: {gone}");
+            let message = format!("the last one ({value}) replaces all taints of the others. Lost: {gone}");
             (!gone.is_empty()).then_some((Severity::Warning, message))
         }
         Repeat::LastWins if earlier.iter().all(|used| used.value == last.value) => {
-            Some((Severity::Info, "each time with the same value".to_owned()))
+            Some((Severity::Info, "the value is the same each time".to_owned()))
         }
         Repeat::LastWins => Some((Severity::Info, format!("the kubelet takes the last value ({value})"))),
         Repeat::Append => None,

@@ -76,7 +76,7 @@ fn judge(snapshot: &Snapshot, set: &Set<'_>) -> Option<Finding> {
     };
     let Some(version) = &snapshot.version else {
         let refusal = refused_by(*gates::RELEASES.end())?;
-        let who = "the kubelet's version is not known here; a kubelet that refuses the gate exits";
+        let who = "the kubelet's version is not known, and one that refuses the gate exits";
         return Some(finding(snapshot, set, gate, Severity::Warning, refusal, who));
     };
     let is_listed = gates::RELEASES.contains(&version.minor) && version.suffix.is_empty();
@@ -89,7 +89,7 @@ fn judge(snapshot: &Snapshot, set: &Set<'_>) -> Option<Finding> {
         });
     }
     let next = Minor(version.minor.0.saturating_add(1));
-    let who = format!("this kubelet ({version}) still takes it; after an upgrade to {next} it exits");
+    let who = format!("this kubelet ({version}) still takes it, but after an upgrade to {next} it exits");
     let finding = finding(snapshot, set, gate, Severity::Warning, refused_by(next)?, &who);
     let fix = finding.fix.as_ref().map(|fix| format!("before the upgrade, {fix}"));
     Some(Finding { fix, ..finding })
@@ -117,7 +117,7 @@ fn finding(
         Refusal::Unknown => {
             let meant = meant.map_or_else(String::new, |meant| format!(". Did you mean {meant}?"));
             let (first, last) = (gates::RELEASES.start(), gates::RELEASES.end());
-            format!("no kubelet of {first} to {last} has a feature gate {name}: {unknown}{meant}")
+            format!("no kubelet from {first} to {last} has a feature gate {name}: {unknown}{meant}")
         }
         Refusal::TooNew(since) => format!("the feature gate {name} exists since {since}: {unknown}"),
         Refusal::Removed(removed) => {
@@ -136,11 +136,11 @@ fn finding(
     };
     let written = if set.flag.is_some() { format!("{name}={value}") } else { format!("{name}: {value}") };
     let fix = match (refusal, meant) {
-        (_, Some(meant)) => format!("write {meant} instead of {name}"),
-        (Refusal::TooNew(since), _) => format!("delete {written}, or upgrade the kubelet to {since}"),
-        _ => format!("delete {written}"),
+        (_, Some(meant)) => format!("write {meant} instead of {name} at {at}"),
+        (Refusal::TooNew(since), _) => format!("delete {written} at {at}, or upgrade the kubelet to {since}"),
+        _ => format!("delete {written} at {at}"),
     };
-    let finding = Finding::new("FL006", severity, at.clone(), message).fix(format!("at {at}: {fix}"));
+    let finding = Finding::new("FL006", severity, at.clone(), message).fix(fix);
     match meant {
         // This kubelet takes the gate, or may take it.
         _ if severity < Severity::Fatal => finding,

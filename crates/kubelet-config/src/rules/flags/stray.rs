@@ -34,7 +34,7 @@ pub(in crate::rules) fn stray(snapshot: &Snapshot, report: &mut Report) {
             flags_in(&plain(&stray.text).unwrap_or_else(|| stray.text.clone())).iter().map(whole).collect();
         let word = shortened(&stray.text);
         let message = format!(
-            "'{word}' is no flag: the kubelet takes it for a command and exits with 'unknown command{}{word}'; {cause}",
+            "'{word}' is not a flag: the kubelet takes it for a command and exits with 'unknown command{}{word}'. {cause}",
             if word.is_empty() { "" } else { " " },
         );
         let finding = Finding::new("SD016", Severity::Fatal, stray.at.clone(), message);
@@ -93,11 +93,11 @@ fn cause(snapshot: &Snapshot, arrived: &Arrived<'_>, stray: &PositionalArg) -> (
     let (text, at) = (stray.text.as_str(), &stray.at);
     let remove = format!("remove '{}' at {at}", shortened(text));
     if let Some((letter, name)) = odd_character(text) {
-        let cause = format!("it holds a {name} (U+{:04X})", u32::from(letter));
-        return (cause, format!("at {at}: type plain ASCII '-', '\"' and blanks"));
+        let cause = format!("It holds a {name} (U+{:04X})", u32::from(letter));
+        return (cause, format!("type plain ASCII '-', '\"' and blanks at {at}"));
     }
     if let Some((cause, fix)) = as_written(text) {
-        return (cause.to_owned(), format!("at {at}: {fix}"));
+        return (cause.to_owned(), format!("at {at} {fix}"));
     }
     if let Some(found) = before(snapshot, stray).and_then(|used| after_flag(used, text)) {
         return found;
@@ -110,15 +110,15 @@ fn cause(snapshot: &Snapshot, arrived: &Arrived<'_>, stray: &PositionalArg) -> (
         return (format!("systemd expands no variable in the value of {}", holder.name), fix);
     }
     let (cause, fix) = if text.starts_with('$') {
-        let cause = "systemd does not expand a variable here, but only $X as a word of its own and ${X}";
-        (cause, format!("at {at}: write the value out, or ${{X}}"))
+        let cause = "systemd does not expand this variable: it expands only ${X}, and $X as a word of its own";
+        (cause, format!("write the value out at {at}, or write ${{X}}"))
     } else if snapshot.command.args.iter().take(1 + stray.word).any(|word| word.text == "--") {
         ("'--' ends the flags", format!("remove '--' before {at}"))
     } else {
-        let cause = "it does not start with a dash, and the flag before it already has a value or takes none";
+        let cause = "It does not start with a dash, and the flag before it already has a value or takes none";
         (
             cause,
-            format!("{remove}; if it is a part of the value of the flag before it, quote flag and value as one word"),
+            format!("{remove}. If it is a part of the value of the flag before it, quote flag and value as one word"),
         )
     };
     (cause.to_owned(), fix)
@@ -128,20 +128,19 @@ fn cause(snapshot: &Snapshot, arrived: &Arrived<'_>, stray: &PositionalArg) -> (
 fn as_written(text: &str) -> Option<(&'static str, &'static str)> {
     match text {
         "" => Some((
-            "the word is empty: \"\", a second blank in an arguments file, or ${VAR} of an empty variable",
-            "remove it, or write $VAR without braces",
+            "The word is empty: \"\", a second blank in an arguments file, or ${VAR} of an empty variable",
+            "remove the empty word, or write $VAR without braces",
         )),
-        "\\" => Some((
-            "a backslash continues a line only as the very last character of it",
-            "remove the blanks behind the backslash",
-        )),
+        "\\" => {
+            Some(("A backslash continues a line only as its last character", "remove the blanks behind the backslash"))
+        }
         _ if text.starts_with('#') => Some((
-            "systemd reads no comment behind a value",
+            "systemd does not read the text behind a value as a comment",
             "give the comment a line of its own: remove '#' and what follows",
         )),
         _ if is_shell(text) => Some((
-            "it belongs to a shell, and systemd runs none",
-            "remove it; to redirect output use StandardOutput=, to run another command use ExecStartPre=",
+            "It belongs to a shell, and systemd runs no shell",
+            "remove this word. To redirect output use StandardOutput=, to run another command use ExecStartPre=",
         )),
         _ => None,
     }
@@ -172,7 +171,7 @@ fn after_flag(used: &FlagUse, text: &str) -> Option<(String, String)> {
         let value = if text == "=" { "false" } else { text };
         (format!("{flag} takes its value only after '=', so the kubelet reads it as true"), value.to_owned())
     } else if used.value.ends_with([',', ':']) {
-        (format!("a blank follows the comma in the value of {flag}"), format!("{}{text}", used.value))
+        (format!("A blank follows the comma in the value of {flag}"), format!("{}{text}", used.value))
     } else {
         return None;
     };

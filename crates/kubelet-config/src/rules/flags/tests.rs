@@ -248,18 +248,18 @@ fn fl006_takes_the_gate_away_or_corrects_its_name() {
 #[test]
 fn sd016_tells_the_cause() {
     for (extra, part) in [
-        ("\"--v=2 # noisy at night\"", "comment behind a value"),
+        ("\"--v=2 # noisy at night\"", "behind a value as a comment"),
         ("–v=2", "a typographic dash (U+2013)"),
         ("--v=2 –cloud-provider=external", "a typographic dash"),
         ("--v=2\u{a0}--node-ip=1", ""),
         ("--fail-swap-on false", "--fail-swap-on takes its value only after '='"),
         ("--node-ip = 10.0.0.1", "--node-ip took '=' as its value"),
         ("--node-ip= 10.0.0.1", "--node-ip= has an empty value"),
-        ("--node-labels=a=b, c=d", "a blank follows the comma"),
+        ("--node-labels=a=b, c=d", "A blank follows the comma"),
         ("--v=2 > /var/log/kubelet", "a shell"),
         ("--v=2 2>&1", "a shell"),
         ("--v=2 -- --node-ip=1", "'--' ends the flags"),
-        ("--v=2 start", "it does not start with a dash"),
+        ("--v=2 start", "It does not start with a dash"),
     ] {
         let findings = of(extra, "SD016");
         if part.is_empty() {
@@ -284,10 +284,10 @@ fn sd016_knows_the_unit_files_traps() {
     };
     assert_eq!(line("$UNSET --v=2"), [""; 0]);
     let empty = line("${UNSET} --v=2");
-    assert!(empty[0].contains("the word is empty"), "{empty:?}");
+    assert!(empty[0].contains("The word is empty"), "{empty:?}");
     assert!(empty[0].starts_with("fatal /usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf:3: "), "{empty:?}");
     let backslash = line("--v=2 \\ \n  --node-ip=1");
-    assert!(backslash[0].contains("a backslash continues a line only"), "{backslash:?}");
+    assert!(backslash[0].contains("A backslash continues a line only"), "{backslash:?}");
 }
 
 #[test]

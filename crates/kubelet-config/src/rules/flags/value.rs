@@ -15,18 +15,12 @@ pub(in crate::rules) fn bad_value(snapshot: &Snapshot, report: &mut Report) {
         let (flag, value) = (&used.written, shortened(&used.value));
         let at = at::value_part(snapshot, used, 0, used.value.len());
         let (severity, message, fix) = if let Some(reason) = refusal(spec, used) {
-            let fix = format!(
-                "at {at}: write {} for {flag}, for example {flag}={}",
-                spec.value.form().0,
-                spec.value.form().1
-            );
-            (Severity::Fatal, format!("{flag}='{value}': {reason}; the kubelet exits"), fix)
+            let fix =
+                format!("write {} for {flag} at {at}, for example {flag}={}", spec.value.form().0, spec.value.form().1);
+            (Severity::Fatal, format!("the kubelet exits because of {flag}='{value}': {reason}"), fix)
         } else if used.value_in_next_word && names_a_flag(&used.value) {
-            let message = format!(
-                "{flag} has no value: the kubelet takes the next argument, '{value}', as its value, and does not \
-                 get it as a flag"
-            );
-            (Severity::Error, message, format!("at {at}: write {flag}=VALUE, or delete {flag}"))
+            let message = format!("{flag} has no value: the kubelet takes '{value}' as its value and not as a flag");
+            (Severity::Error, message, format!("write {flag}=VALUE at {at}, or delete {flag}"))
         } else {
             continue;
         };
@@ -39,7 +33,7 @@ pub(in crate::rules) fn bad_value(snapshot: &Snapshot, report: &mut Report) {
         let message = format!(
             "{flag} is the last argument and has no value: the kubelet exits with 'flag needs an argument: {flag}'"
         );
-        let fix = format!("at {at}: write {flag}={example}, or delete {flag}");
+        let fix = format!("write {flag}={example} at {at}, or delete {flag}");
         report.add(Finding::new("FL004", Severity::Fatal, at, message).fix(fix));
     }
 }

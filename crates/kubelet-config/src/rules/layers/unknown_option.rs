@@ -39,9 +39,9 @@ fn finding(snapshot: &Snapshot, unknown: &UnknownOption) -> Finding {
     let may_know = !is_listed && (version.is_some() || unknown.is_fatal);
     let who = if may_know { &format!("a {program} that does not know it") } else { program };
     let result = if unknown.is_fatal {
-        format!("{who} exits with `flag provided but not defined: -{key}`.")
+        format!("{who} exits with `flag provided but not defined: -{key}`")
     } else {
-        format!("{who} skips the key, and the kubelet gets nothing of it.")
+        format!("{who} skips the key, and the kubelet gets nothing of it")
     };
     let severity = match (unknown.is_fatal, lost.is_empty()) {
         _ if may_know => Severity::Warning,
@@ -50,18 +50,18 @@ fn finding(snapshot: &Snapshot, unknown: &UnknownOption) -> Finding {
         (false, false) => Severity::Error,
     };
     let hint = match unknown.meant {
-        Some(meant) => format!(" Did you mean {meant}?"),
-        None if is_flag => " It is a flag of the kubelet, which belongs into the list kubelet-arg.".to_owned(),
+        Some(meant) => format!(". Did you mean {meant}?"),
+        None if is_flag => ". It is a flag of the kubelet, which belongs into the list kubelet-arg".to_owned(),
         None => String::new(),
     };
     let agent = if unknown.is_fatal { " agent" } else { "" };
     let of = if may_know { format!(" of {} to {}", RELEASES.start(), RELEASES.end()) } else { String::new() };
-    let message = format!("{key} is no option of {program}{agent}{of}: {result}{hint}");
+    let message = format!("{key} is not an option of {program}{agent}{of}: {result}{hint}");
     let finding = Finding::new("SD029", severity, unknown.at.clone(), message);
     let mut finding = match (unknown.meant, unknown.items.as_slice()) {
         (Some(meant), _) => renamed(finding, snapshot, unknown, meant),
         (None, [(value, _)]) if is_flag => moved(finding, snapshot, unknown, value),
-        _ => finding.fix(format!("Delete {key} at {}, then systemctl restart {}", unknown.at, snapshot.unit.name)),
+        _ => finding.fix(format!("delete {key} at {}, then `systemctl restart {}`", unknown.at, snapshot.unit.name)),
     };
     if may_know {
         finding.edits.clear();
@@ -74,7 +74,7 @@ fn renamed(mut finding: Finding, snapshot: &Snapshot, unknown: &UnknownOption, m
     let unit = &snapshot.unit.name;
     // A key with a plus appends to the list that is there already.
     let meant = if unknown.is_given { format!("{meant}+") } else { meant.to_owned() };
-    let mut fix = format!("Write {meant} instead of {} at {}", shortened(&unknown.key), unknown.at);
+    let mut fix = format!("write {meant} instead of {} at {}", shortened(&unknown.key), unknown.at);
     let mut edited = rename(finding.clone(), &unknown.at, &unknown.key, &meant);
     let items = unknown.items.iter().filter(|_| meant.starts_with("kubelet-arg"));
     for (item, at) in items {
@@ -83,14 +83,14 @@ fn renamed(mut finding: Finding, snapshot: &Snapshot, unknown: &UnknownOption, m
             continue;
         }
         let Some(spec) = table::FLAGS.iter().find(|spec| spec.field == Some(name)) else {
-            finding.message = format!("{} The kubelet does not take --{} either.", finding.message, shortened(item));
+            finding = finding.and(&format!("The kubelet does not take --{} either", shortened(item)));
             return finding.fix(format!("{fix}, and correct or delete {} at {at}", shortened(item)));
         };
         let right = format!("{}={value}", spec.name);
-        finding.message = format!(
-            "{} {name} is a field of the kubelet's configuration, and no flag: with it the kubelet exits. The flag is --{}.",
-            finding.message, spec.name
-        );
+        finding = finding.and(&format!(
+            "{name} is a field of the kubelet's configuration and not a flag: with it the kubelet exits. The flag is --{}",
+            spec.name
+        ));
         fix = format!("{fix}, and {right} instead of {} at {at}", shortened(item));
         if at.width > 0 {
             edited = edited.edit(at, Change::Text(serde_json::Value::from(right).to_string()));
@@ -98,13 +98,13 @@ fn renamed(mut finding: Finding, snapshot: &Snapshot, unknown: &UnknownOption, m
     }
     // From behind, as an edit moves what is behind it on its line.
     finding.edits = edited.edits.into_iter().rev().collect();
-    finding.fix(format!("{fix}, then systemctl restart {unit}"))
+    finding.fix(format!("{fix}, then `systemctl restart {unit}`"))
 }
 
 /// A flag of the kubelet that is as a key becomes an item of `kubelet-arg`.
 fn moved(finding: Finding, snapshot: &Snapshot, unknown: &UnknownOption, value: &str) -> Finding {
     let mut finding = with_argument(finding, snapshot, &format!("{}={value}", unknown.key));
-    finding.fix = finding.fix.map(|fix| format!("Delete the key at {}, and {fix}", unknown.at));
+    finding.fix = finding.fix.map(|fix| format!("delete the key at {}, and {fix}", unknown.at));
     let key = &unknown.at;
     // A key at the start of a line, with its value behind it, has the line for itself, which JSON's would not.
     let has_line = usize::try_from(key.width) == Ok(unknown.key.len()) && key.column == 1;

@@ -39,7 +39,7 @@ pub(in crate::rules) fn map_replaced(snapshot: &Snapshot, report: &mut Report) {
         let finding = |by: &str| {
             let message = format!(
                 "{field} of this file has no effect: {by} replaces the whole map. The kubelet gets {gets} instead of \
-                 {}.",
+                 {}",
                 text(&in_file)
             );
             Finding::new("RS007", Severity::Warning, entry.at.clone(), message)

@@ -24,12 +24,12 @@ pub(in crate::rules) fn other_policy(snapshot: &Snapshot, report: &mut Report) {
         let severity = if commands.is_some_and(may_remove_it) { Severity::Warning } else { Severity::Fatal };
         let unless = if severity == Severity::Warning { ", unless ExecStartPre= removes the file" } else { "" };
         let message = format!(
-            "{}, but {file} was written with policy {old}. The kubelet exits at its start ('configured policy \
-             \"{policy}\" differs from state checkpoint policy \"{old}\"'){unless}.",
+            "{}, but {file} was written with policy {old}. The kubelet exits at its start with 'configured policy \
+             \"{policy}\" differs from state checkpoint policy \"{old}\"'{unless}",
             settings::shown(snapshot, field),
             old = state.value
         );
-        let fix = format!("Drain the node, then systemctl stop {unit}; rm {file}; systemctl start {unit}");
+        let fix = format!("drain the node, then `systemctl stop {unit}; rm {file}; systemctl start {unit}`");
         report.add(
             Finding::new("RS006", severity, settings::place(snapshot, field), message)
                 .fix(fix)

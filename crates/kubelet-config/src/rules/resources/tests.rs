@@ -89,7 +89,7 @@ fn thresholds_that_make_no_sense_are_told() {
     let soft = with(
         "evictionSoft: {memory.available: 50Mi, nodefs.available: 15%}\nevictionSoftGracePeriod: {memory.available: 1m, nodefs.available: 1m}\n",
     );
-    assert!(one(&soft, "RS003").contains("memory.available<50Mi is below the hard threshold 100Mi"));
+    assert!(one(&soft, "RS003").contains("the hard threshold, 100Mi, is reached first"));
     assert_eq!(one(&kubeadm(), "RS003"), "");
 }
 

@@ -91,7 +91,7 @@ fn defaults_on_either_side_are_called_defaults() {
 fn what_nobody_configured_is_not_guessed() {
     let ours = || from("/c.yaml", 1);
     let found = driver(&kubeadm(), inputs("1.30.1", None), "cgroupfs", ours());
-    assert_eq!(found, ["not checked: a configuration of the runtime that says its cgroup driver"]);
+    assert_eq!(found, ["not checked: a configuration of the runtime that names its cgroup driver"]);
     let pairs = [("containerRuntimeEndpoint", "unix:///run/cri-dockerd.sock".into(), ours())];
     let snapshot = with_settings(&kubeadm(), inputs("1.30.1", None), &pairs);
     assert_eq!(says(&snapshot, "RT003"), ["not checked: the configuration of the runtime at the endpoint"]);
@@ -128,7 +128,7 @@ fn socket(tree: &MemoryTree, inputs: Inputs) -> Vec<String> {
 fn a_socket_is_judged_on_a_running_host_alone() {
     let live = || Inputs { live: true, ..Inputs::default() };
     let found = socket(&kubeadm(), Inputs::default());
-    assert_eq!(found, ["not checked: a look at the runtime's socket on the running host"]);
+    assert_eq!(found, ["not checked: the runtime's socket on the running host"]);
     let crio = kubeadm().other("/run/crio/crio.sock");
     let found = socket(&crio, live());
     assert!(found[0].starts_with("fatal /c.yaml:2: ") && found[0].contains("/run/crio/crio.sock"), "{found:?}");

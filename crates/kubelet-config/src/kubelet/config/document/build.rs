@@ -53,7 +53,7 @@ impl<'a> Builder<'a> {
         match self.parser.next() {
             Some(Ok(found)) => Ok(found),
             Some(Err(error)) => Err(self.scan_error(&error)),
-            None => Err(BadDocument { at: self.file.clone(), reason: "ends within a value".to_owned() }),
+            None => Err(BadDocument { at: self.file.clone(), reason: "it ends within a value".to_owned() }),
         }
     }
 
@@ -69,7 +69,7 @@ impl<'a> Builder<'a> {
             _ if depth == MAX_DEPTH => return Err(self.too_deep(span)),
             Event::SequenceStart(_, anchor, _) => (self.list(depth + 1)?, anchor, self.place(span.start, 0)),
             Event::MappingStart(_, anchor, _) => (self.map(depth + 1)?, anchor, self.place(span.start, 0)),
-            _ => return Err(self.bad(span.start, "lacks a value")),
+            _ => return Err(self.bad(span.start, "a value is missing")),
         };
         let node = Node { value, at };
         if anchor != 0 {
@@ -119,13 +119,13 @@ impl<'a> Builder<'a> {
     fn count(&mut self, bytes: usize, span: Span) -> Result<(), BadDocument> {
         self.bytes = self.bytes.saturating_add(bytes);
         if self.bytes > MAX_BYTES {
-            return Err(self.bad(span.start, "has more values than are read, those of its aliases counted"));
+            return Err(self.bad(span.start, "it has more values than are read (those of its aliases count)"));
         }
         Ok(())
     }
 
     fn too_deep(&self, span: Span) -> BadDocument {
-        self.bad(span.start, format!("is nested deeper than {MAX_DEPTH} levels"))
+        self.bad(span.start, format!("it is nested deeper than {MAX_DEPTH} levels"))
     }
 
     fn bad(&self, mark: Marker, reason: impl Into<String>) -> BadDocument {
@@ -135,7 +135,7 @@ impl<'a> Builder<'a> {
     fn scan_error(&self, error: &ScanError) -> BadDocument {
         let mark = *error.marker();
         match error.kind() {
-            ErrorKind::RecursionLimitExceeded => self.bad(mark, format!("is nested deeper than {MAX_DEPTH} levels")),
+            ErrorKind::RecursionLimitExceeded => self.bad(mark, format!("it is nested deeper than {MAX_DEPTH} levels")),
             ErrorKind::TabInPlainScalar
             | ErrorKind::TabInIndentation
             | ErrorKind::TabInBlockIndentation
@@ -157,7 +157,7 @@ impl<'a> Builder<'a> {
                 || self.place(mark, 0),
                 |(line, column)| self.file.at(line, u32::try_from(column + 1).unwrap_or(u32::MAX), 1),
             ),
-            reason: "a tab in the indentation: YAML wants blanks".to_owned(),
+            reason: "a tab is in the indentation, where YAML takes only blanks".to_owned(),
         }
     }
 
