@@ -28,7 +28,7 @@ for tool in $tools; do
     go.etcd.io/etcd/*) name=etcd ;;
     *) name=$(basename "$tool") ;;
   esac
-  echo "  building $name $version ($i of $count; two to five minutes for all on two cores the first time)" >&2
+  echo "  building $name $version ($i of $count)" >&2
   CGO_ENABLED=0 go build -trimpath -ldflags "$flags" -o "$partial/$name" "$tool"
 done
 source=$(go list -f '{{.Module.Dir}}' "$(echo "$tools" | head -n 1)")
