@@ -63,7 +63,7 @@ impl ControlPlane {
         self.kubectl(&["delete", "-f", &manifests()]).map(drop)
     }
 
-    /// Starts the scheduler and the controllers that pods, DaemonSets and Jobs need. They end when they are dropped.
+    /// Starts the scheduler and the controllers that pods, a `DaemonSet` and Jobs need. They end when they are dropped.
     pub fn start_workload_controllers(&self) -> Result<[Daemon; 2]> {
         let kubeconfig = self.file("scheduler.conf");
         fs::write(&kubeconfig, self.kubeconfig("system:kube-scheduler", "system:authenticated")?)?;

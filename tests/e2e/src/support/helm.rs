@@ -12,7 +12,7 @@ use super::namespaces::{self, ADDRESS};
 use super::node::{Node, NodeBuilder};
 use super::{output, programs, repository};
 
-/// `restrict_oom_score_adj`, because runc fails where CAP_SYS_RESOURCE is missing, as in a container.
+/// `restrict_oom_score_adj`, because runc fails where `CAP_SYS_RESOURCE` is missing, as in a container.
 const CONTAINERD: &str = r#"version = 2
 [plugins."io.containerd.grpc.v1.cri"]
 restrict_oom_score_adj = true
