@@ -174,7 +174,7 @@ docs: ## Writes what is generated from the program: docs/reference, packaging/co
 	@NODEVIGIL_WRITE_DOCS=1 cargo test --quiet --locked --package nodevigil reference::
 
 # What the site has, in the directories in which the links of the documents look for it.
-SITE := $(wildcard *.md) LICENSE docs cloud-init/README.md packaging/kubernetes/README.md packaging/monitoring/README.md packaging/config.d/00-defaults.toml
+SITE := $(wildcard *.md) LICENSE docs cloud-init/README.md packaging/helm/nodevigil/README.md packaging/kubernetes/README.md packaging/monitoring/README.md crates/kubelet-config/README.md packaging/config.d/00-defaults.toml
 
 site: mdbook ## The documents as a searchable site whose links are checked, in dist/site
 	@rm -rf dist/site dist/book && mkdir -p dist/book/src
