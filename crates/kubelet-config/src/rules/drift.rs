@@ -61,7 +61,9 @@ pub(super) fn needs_daemon_reload(snapshot: &Snapshot, report: &mut Report) {
                  are the same, but other settings may differ",
                 unit.name
             );
-            report.add(Finding::new("SD020", Severity::Warning, fragment, message).fix(reload(snapshot)));
+            report.add(
+                Finding::new("SD020", Severity::Warning, fragment, message).fix(format!("run {}", reload(snapshot))),
+            );
         }
         return;
     }
@@ -80,7 +82,7 @@ fn not_loaded(snapshot: &Snapshot, difference: &Difference, lost: &[ExpectedFlag
     let message = format!("systemd has not loaded {} as it is now: {what}. A restart keeps the old settings", at.file);
     Finding::new("SD020", severity, at.clone(), message)
         .lost(lost.iter().map(ExpectedFlag::written).collect())
-        .fix(reload(snapshot))
+        .fix(format!("run {}", reload(snapshot)))
 }
 
 /// The wanted flags that the disk gives and systemd's memory does not.
@@ -199,20 +201,21 @@ fn other_order(snapshot: &Snapshot, process: &Process) -> Finding {
         "the running kubelet ({}) has the same flags in another order. Of a flag that is given twice it takes the last value",
         running(process)
     );
-    Finding::new("SD021", Severity::Warning, settings::command(snapshot), message).fix(restart(snapshot))
+    Finding::new("SD021", Severity::Warning, settings::command(snapshot), message)
+        .fix(format!("run {}", restart(snapshot)))
 }
 
 fn with_restart(snapshot: &Snapshot, report: &Report, finding: Finding) -> Finding {
     let stale = report.findings.iter().find(|finding| finding.rule == "SD020");
     match (stale, &snapshot.observed.loaded) {
         (Some(stale), _) => finding
-            .fix(format!("{} (systemd has not loaded the files either: SD020)", reload(snapshot)))
+            .fix(format!("run {} (systemd has not loaded the files either: SD020)", reload(snapshot)))
             .caused_by("SD020", stale.at.clone()),
         (None, Some(_)) => finding.fix(format!(
-            "`systemctl restart {}` (systemd has loaded the unit as it is on disk: no daemon-reload is needed)",
+            "run `systemctl restart {}` (systemd has loaded the unit as it is on disk: no daemon-reload is needed)",
             unit_name(snapshot)
         )),
-        (None, None) => finding.fix(reload(snapshot)),
+        (None, None) => finding.fix(format!("run {}", reload(snapshot))),
     }
 }
 

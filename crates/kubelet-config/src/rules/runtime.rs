@@ -31,9 +31,9 @@ pub(super) fn socket_missing(snapshot: &Snapshot, report: &mut Report) {
     };
     let fix = match (machine.cri.other_sockets.first(), socket) {
         (Some(other), Socket::Missing) => {
-            format!("`systemctl enable --now {service}`, or set containerRuntimeEndpoint: unix://{other} at {at}")
+            format!("run `systemctl enable --now {service}`, or set containerRuntimeEndpoint: unix://{other} at {at}")
         }
-        _ => format!("`systemctl enable --now {service}`. If it runs already, read `journalctl -u {service}`"),
+        _ => format!("run `systemctl enable --now {service}`. If it runs already, read `journalctl -u {service}`"),
     };
     let message = format!("there is no container runtime at {path}: {state}{found}. {result}");
     report.add(Finding::new("RT001", severity, at, message).fix(fix));

@@ -64,7 +64,7 @@ pub(super) fn missing_or_masked(snapshot: &Snapshot, report: &mut Report) {
             // systemctl looks for masks in these alone.
             let is_removable = ["/etc/", "/run/"].iter().any(|directory| by.file.starts_with(directory));
             let fix = if is_removable {
-                format!("`systemctl unmask {0} && systemctl enable --now {0}`", unit_name(snapshot))
+                format!("run `systemctl unmask {0} && systemctl enable --now {0}`", unit_name(snapshot))
             } else {
                 format!("delete {}, or reinstall the package", by.file)
             };
@@ -77,7 +77,7 @@ pub(super) fn missing_or_masked(snapshot: &Snapshot, report: &mut Report) {
     if disabled && snapshot.lifecycle == Lifecycle::Running {
         let at = unit.fragment.as_deref().map_or_else(|| Location::file(&unit.name), Location::file);
         let message = format!("{} is disabled: the kubelet does not start at the next boot", unit.name);
-        let fix = format!("`systemctl enable {}`", unit_name(snapshot));
+        let fix = format!("run `systemctl enable {}`", unit_name(snapshot));
         report.add(Finding::new("SD019", Severity::Warning, at, message).fix(fix));
     }
 }
@@ -107,7 +107,7 @@ pub(super) fn permissions(snapshot: &Snapshot, report: &mut Report) {
         let message = format!(
             "{path} has mode {mode:04o} and belongs to {uid}:{gid}, so that {what}. Mode {expected} and root:root are expected"
         );
-        let fix = format!("`chown root:root {path} && chmod {expected} {path}`");
+        let fix = format!("run `chown root:root {path} && chmod {expected} {path}`");
         report.add(Finding::new("SD026", severity, at.clone(), message).fix(fix));
     }
 }
