@@ -91,7 +91,7 @@ pub fn cleanup_leaves_nothing_of_ours(scene: &Scene) -> Result<()> {
     const FOREIGN: &str = "example.com/foreign";
     let node = scene.healthy_with(with_taints)?;
     let (code, answer) = node.run("nodevigil cleanup")?;
-    ensure!(code == 1 && answer.contains("the agent runs"), "{code}: {answer}");
+    ensure!(code == 1 && answer.contains("the agent is running"), "{code}: {answer}");
     node.sh("systemctl stop nodevigil")?;
     for key in [TAINT, FOREIGN] {
         scene.plane().kubectl(&["taint", "node", node.name(), &format!("{key}=a:NoSchedule")])?;

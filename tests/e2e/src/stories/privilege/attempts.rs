@@ -169,7 +169,8 @@ pub fn of_anything_else(node: &str, other: &str) -> Vec<Attempt> {
     let bound = json!({"apiVersion": "v1", "kind": "Node", "name": other});
     let token =
         json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"boundObjectRef": bound}});
-    let spec = json!({"nodeName": node, "containers": [{"name": "c", "image": "i"}]});
+    let spec = json!({"nodeName": node, "serviceAccountName": "nodevigil", "automountServiceAccountToken": false,
+        "containers": [{"name": "c", "image": "i"}]});
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "q"}, "spec": spec});
     let mut as_the_controller_manager = read("impersonating the controller manager", "/api/v1/nodes");
     as_the_controller_manager.request.as_user = "system:kube-controller-manager";
@@ -182,7 +183,7 @@ pub fn of_anything_else(node: &str, other: &str) -> Vec<Attempt> {
         read("reading ConfigMaps", "/api/v1/configmaps"),
         read("reading Pods", "/api/v1/pods"),
         read("reading its own node's Pods", &format!("/api/v1/pods?fieldSelector=spec.nodeName={node}")),
-        post("a Pod on its own node", "/api/v1/namespaces/default/pods", pod),
+        post("a Pod on its own node", "/api/v1/namespaces/kube-system/pods", pod),
         post("a token for another Node", TOKENS, token),
         Attempt::patch("a wider role", RBAC.to_owned(), STRATEGIC, rules),
         Attempt::delete("deleting the policy's binding", BINDING),
