@@ -8,7 +8,7 @@
 set -eu
 deny=$1
 url=https://github.com/RustSec/advisory-db
-folder=${CARGO_HOME:-$HOME/.cargo}/advisory-dbs
+directory=${CARGO_HOME:-$HOME/.cargo}/advisory-dbs
 output=$(mktemp)
 trap 'rm -f "$output"' EXIT
 
@@ -17,13 +17,13 @@ if ! "$deny" --locked fetch db >"$output" 2>&1; then
   [ -n "$why" ] || why=$(tail -n 1 "$output")
   # advisory-db-HASH, as cargo-deny names it. FETCH_HEAD is written by each renewal, HEAD by the first.
   day=
-  for database in "$folder"/advisory-db-*/.git; do
+  for database in "$directory"/advisory-db-*/.git; do
     for file in HEAD FETCH_HEAD; do
       if [ -e "$database/$file" ]; then day=$(date -u -r "$database/$file" +%F); fi
     done
   done
   if [ -z "$day" ]; then
-    echo "audit: nothing was checked: RustSec's advisory database is not in $folder, and $url cannot be fetched ($why): run this where it can be, or copy that folder from such a machine" >&2
+    echo "audit: nothing was checked: RustSec's advisory database is not in $directory, and $url cannot be fetched ($why): run this where it can be, or copy that directory from such a machine" >&2
     exit 1
   fi
   echo "audit: $url cannot be fetched ($why); the database of $day is used" >&2

@@ -1,4 +1,4 @@
-//! Secrets in text: regular expressions for what comes before them, and four kinds that are recognised by their looks.
+//! Secrets in text: regular expressions for what comes before them, and four kinds that are recognised by their form.
 //!
 //! Expressions are run on the text's bytes, for which they need no tables of Unicode. They are compiled at the first text that
 //! may hold a secret: to compile them takes longer than all else that `nodevigil check` does.
@@ -133,7 +133,7 @@ fn syntax() -> syntax::Config {
 
 /// The text with secrets as stars, as many as they had characters: the values of passwords, tokens and keys, what follows
 /// `Bearer` and `Basic`, users in URLs, signatures of presigned URLs, PEM blocks, tokens and keys that are recognised by
-/// their looks.
+/// their form.
 pub fn hide_secrets(text: &str) -> String {
     let mut secrets = secrets_by_looks(text);
     if may_have_places(text) {
