@@ -162,6 +162,7 @@ pub const STORIES: &[Story] = &[
     full("packages::rpm", packages::an_rpm_is_installed_upgraded_and_removed),
     full("pods::outlives_kubelet", pods::a_pod_outlives_kubelet_and_runtime),
     full("pods::replaced", pods::a_pod_is_replaced_and_removed),
+    full("pods::manifest", pods::a_manifest_is_applied_and_removed),
     full("documents::commands", documents::each_block_of_commands_runs),
     full("diagnose::dead_kubelet", diagnose::a_dead_kubelet_is_named),
     full("diagnose::hung_runtime", diagnose::a_hung_container_runtime_is_named),

@@ -1,6 +1,7 @@
 //! The agent as a pod of the Helm chart, with a real scheduler and real controllers: what it reports, what it outlives, and what is
 //! left when it is upgraded and removed.
 
+use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,8 @@ use serde_json::{Value, json};
 use crate::scene::{ObservedNode, Scene};
 use crate::support::daemon::Daemon;
 use crate::support::helm::{self, Helm};
-use crate::support::{WAIT, say, wait_until};
+use crate::support::namespaces::{self, ADDRESS};
+use crate::support::{WAIT, repository, say, wait_until};
 
 /// A node on which the chart's pod runs and reports.
 struct Release {
@@ -22,14 +24,10 @@ struct Release {
 impl Release {
     /// Boots the node and installs the chart.
     fn install(scene: &Scene) -> Result<Self> {
-        let controllers = scene.plane().start_workload_controllers()?;
-        let node = scene.ready_with(helm::runs_pods)?;
-        // The pod's own token is to be used.
-        node.sh("mv /etc/nodevigil/kubeconfig /root/")?;
-        helm::import_images(&node)?;
+        let (node, controllers) = boot(scene)?;
         let helm = Helm::new(scene.plane());
         let from = Instant::now();
-        helm.apply("install", &[])?;
+        helm.with_chart("install", &[])?;
         let healthy = node.kubelet().wait_for(from, "True", "KubeletIsHealthy")?;
         took("helm install → KubeletHealthy=True", from, healthy.at);
         Ok(Self { helm, node, _controllers: controllers })
@@ -41,6 +39,16 @@ impl Release {
         ensure!(pids.lines().count() == 1, "more than one agent: {pids}");
         Ok(pids)
     }
+}
+
+/// A node that runs pods and has the images, with the scheduler and the controllers.
+fn boot(scene: &Scene) -> Result<(Arc<ObservedNode>, [Daemon; 2])> {
+    let controllers = scene.plane().start_workload_controllers()?;
+    let node = scene.ready_with(helm::runs_pods)?;
+    // The pod's own token is to be used.
+    node.sh("mv /etc/nodevigil/kubeconfig /root/")?;
+    helm::import_images(&node)?;
+    Ok((node, controllers))
 }
 
 fn took(what: &str, from: Instant, to: Instant) {
@@ -138,7 +146,7 @@ pub fn a_pod_is_replaced_and_removed(scene: &Scene) -> Result<()> {
         took("eviction → the next pod is ready", from, Instant::now());
         node.kubelet().ensure_no_flip(&healthy).context("after an eviction")?;
 
-        helm.apply("upgrade", &["--set", "image.tag=broken"])?;
+        helm.with_chart("upgrade", &["--set", "image.tag=broken"])?;
         let has_failed = |pod: &Value| pod["status"]["containerStatuses"][0]["restartCount"].as_u64() > Some(0);
         wait_for_pod(scene, "the image to fail", has_failed)?;
         node.kubelet().ensure_no_flip(&healthy).context("with an image that does not start")?;
@@ -162,6 +170,32 @@ pub fn a_pod_is_replaced_and_removed(scene: &Scene) -> Result<()> {
         let from = Instant::now();
         helm.run(&["uninstall", "nodevigil", "--wait", "--timeout", "100s"])?;
         took("helm uninstall --wait", from, Instant::now());
+        ensure_nothing_is_left(scene)
+    })
+}
+
+/// Without Helm's hooks, as the chart's README describes it.
+pub fn a_manifest_is_applied_and_removed(scene: &Scene) -> Result<()> {
+    with_the_charts_policies(scene, || {
+        let (node, _controllers) = boot(scene)?;
+        let plane = scene.plane();
+        let manifest = repository().join("dist/nodevigil.yaml").display().to_string();
+        let from = Instant::now();
+        plane.kubectl(&["apply", "-f", &manifest])?;
+        // There is no kube-proxy here.
+        let (host, port) =
+            (format!("KUBERNETES_SERVICE_HOST={ADDRESS}"), format!("KUBERNETES_SERVICE_PORT={}", plane.port()));
+        plane.kubectl(&["set", "env", "-n", "kube-system", "daemonset/nodevigil", &host, &port])?;
+        node.kubelet().wait_for(from, "True", "KubeletIsHealthy")?;
+        plane.kubectl(&["delete", "-f", &manifest])?;
+
+        let cleanup = namespaces::work().join("cleanup.yaml").display().to_string();
+        let job = Helm::new(plane).with_chart("template", &["--show-only", "templates/cleanup.yaml"])?;
+        fs::write(&cleanup, job)?;
+        plane.kubectl(&["apply", "-f", &cleanup])?;
+        let succeeded = ["get", "job", "-n", "kube-system", "nodevigil-cleanup", "-o", "jsonpath={.status.succeeded}"];
+        wait_until("the Job to succeed", WAIT, || Ok((plane.kubectl(&succeeded)? == "1").then_some(())))?;
+        plane.kubectl(&["delete", "-f", &cleanup])?;
         ensure_nothing_is_left(scene)
     })
 }

@@ -78,11 +78,11 @@ impl Helm {
         )
     }
 
-    /// Installs or upgrades the release by `command`, with the chart of `dist` and further arguments.
-    pub fn apply(&self, command: &str, arguments: &[&str]) -> Result<()> {
+    /// Runs the command for the release with the chart of `dist` and further arguments; returns its output.
+    pub fn with_chart(&self, command: &str, arguments: &[&str]) -> Result<String> {
         let chart = repository().join("dist/chart/nodevigil").display().to_string();
         let (host, port) = (format!("apiServer.host={ADDRESS}"), format!("apiServer.port={}", self.plane.port()));
         let values = ["--set", "image.pullPolicy=Never", "--set", &host, "--set", &port];
-        self.run(&[&[command, "nodevigil", &chart][..], &values, arguments].concat()).map(drop)
+        self.run(&[&[command, "nodevigil", &chart][..], &values, arguments].concat())
     }
 }
