@@ -53,7 +53,7 @@ endef
 # Debian's containerd would remove Docker's.
 NODE_PROGRAMS := unshare:util-linux systemctl:systemd dbus-daemon:dbus ip:iproute2 containerd:containerd runc:runc nft:nftables mkfs.ext4:e2fsprogs losetup:mount patch:patch
 GUEST_PROGRAMS := qemu-system-x86_64:qemu-system-x86 busybox:busybox-static
-FULL_PROGRAMS := faketime:faketime python3:python3 curl:curl rpm:rpm busybox:busybox-static /usr/lib/cni/ptp:containernetworking-plugins
+FULL_PROGRAMS := faketime:faketime python3:python3 curl:curl rpm:rpm busybox:busybox-static
 PACKAGE_PROGRAMS := cloud-init:cloud-init cpio:cpio lintian:lintian rpmlint:rpmlint rpm:rpm
 define INSTALL
 PATH="$$PATH:/usr/sbin:/sbin"; packages=; \

@@ -188,12 +188,13 @@ proptest! {
         prop_assert_eq!(shown.chars().count(), text.chars().count());
     }
 
-    /// Whether there may be one is found out without the expressions.
+    /// Whether there may be one is found out without the expressions. Blanks and quotes alone are no secret.
     #[test]
     fn a_text_without_places_has_no_secret_in_one(parts in vec(select(PARTS), 1..8)) {
         let text = parts.concat();
-        let is_empty = || secrets::secrets_in_places(text.as_bytes()).iter().all(Range::is_empty);
-        prop_assert!(secrets::may_have_places(&text) || is_empty(), "{}", text);
+        let is_blank = |secret: &Range<usize>| text[secret.clone()].trim_matches([' ', '\'', '"', '\\']).is_empty();
+        let has_none = || secrets::secrets_in_places(text.as_bytes()).iter().all(is_blank);
+        prop_assert!(secrets::may_have_places(&text) || has_none(), "{}", text);
     }
 
     #[test]

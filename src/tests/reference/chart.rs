@@ -44,10 +44,11 @@ policies let it write only conditions, taints and Events of the pod's own Node.
 
 ## What was tested
 
-The stories `pods::…` install the chart on one node with a real scheduler, the controllers and real pods (Kubernetes 1.36, containerd 1.6). There the Node shows
-`KubeletHealthy` as `True` 1.5 s after `helm install`. The same process reports that the kubelet was killed, hung and OOM-killed, and that containerd was killed while
-the kubelet was dead. An eviction, an upgrade to an image that does not start, its rollback, and `nodevigil.service` beside the pod change no condition, and after
-`helm uninstall` (4.5 s) nothing of nodevigil is left in the cluster.
+The stories `pods::…` install the chart on one node without other workloads, with a real scheduler and real controllers (Kubernetes 1.36, containerd 1.6). There,
+with the image on the node, `KubeletHealthy` is `True` 1.5 s after `helm install`. The agent's process reports that the kubelet was killed, hung and OOM-killed, and
+that containerd was killed while the kubelet was dead. The conditions stay as they were through an eviction, an upgrade to an image that does not start, its rollback,
+and a start of `nodevigil.service` beside the pod. `helm uninstall` takes 4.5 s, and leaves no object of the chart and no condition of nodevigil. The manifest
+for kubectl was tried too, with the commands below.
 
 ## What is left
 

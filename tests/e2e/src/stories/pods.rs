@@ -55,13 +55,16 @@ fn took(what: &str, from: Instant, to: Instant) {
     say(&format!("{:6.2} s  {what}", to.saturating_duration_since(from).as_secs_f64()));
 }
 
-/// Runs `story` without the harness's roles and policies, which are the chart's here.
+/// Runs `story` without the harness's roles and policies, which are the chart's here, and removes what it may have left.
 fn with_the_charts_policies(scene: &Scene, story: impl FnOnce() -> Result<()>) -> Result<()> {
-    scene.plane().delete_manifests()?;
+    let plane = scene.plane();
+    plane.delete_manifests()?;
     let result = story();
-    Helm::new(scene.plane()).run(&["uninstall", "nodevigil", "--ignore-not-found", "--no-hooks"])?;
-    scene.plane().apply_manifests()?;
-    result
+    let uninstalled = Helm::new(plane).run(&["uninstall", "nodevigil", "--ignore-not-found", "--no-hooks"]);
+    // No controller deletes them any more.
+    let deleted = plane.kubectl(&["delete", "pods", "-n", "kube-system", "--all", "--force", "--grace-period=0"]);
+    let applied = plane.apply_manifests();
+    result.and(uninstalled.map(drop)).and(deleted.map(drop)).and(applied)
 }
 
 /// The chart's pods that are not being deleted.
@@ -147,7 +150,11 @@ pub fn a_pod_is_replaced_and_removed(scene: &Scene) -> Result<()> {
         node.kubelet().ensure_no_flip(&healthy).context("after an eviction")?;
 
         helm.with_chart("upgrade", &["--set", "image.tag=broken"])?;
-        let has_failed = |pod: &Value| pod["status"]["containerStatuses"][0]["restartCount"].as_u64() > Some(0);
+        let has_failed = |pod: &Value| {
+            let status = &pod["status"]["containerStatuses"][0];
+            status["image"].as_str().is_some_and(|image| image.ends_with(":broken"))
+                && status["restartCount"].as_u64() > Some(0)
+        };
         wait_for_pod(scene, "the image to fail", has_failed)?;
         node.kubelet().ensure_no_flip(&healthy).context("with an image that does not start")?;
         let from = Instant::now();
@@ -170,7 +177,7 @@ pub fn a_pod_is_replaced_and_removed(scene: &Scene) -> Result<()> {
         let from = Instant::now();
         helm.run(&["uninstall", "nodevigil", "--wait", "--timeout", "100s"])?;
         took("helm uninstall --wait", from, Instant::now());
-        ensure_nothing_is_left(scene)
+        wait_until_nothing_is_left(scene)
     })
 }
 
@@ -196,19 +203,26 @@ pub fn a_manifest_is_applied_and_removed(scene: &Scene) -> Result<()> {
         let succeeded = ["get", "job", "-n", "kube-system", "nodevigil-cleanup", "-o", "jsonpath={.status.succeeded}"];
         wait_until("the Job to succeed", WAIT, || Ok((plane.kubectl(&succeeded)? == "1").then_some(())))?;
         plane.kubectl(&["delete", "-f", &cleanup])?;
-        ensure_nothing_is_left(scene)
+        wait_until_nothing_is_left(scene)
     })
 }
 
-fn ensure_nothing_is_left(scene: &Scene) -> Result<()> {
-    let node = scene.plane().node(scene.node_name())?.context("no Node")?;
-    let types: Vec<_> = node["status"]["conditions"].as_array().into_iter().flatten().map(|one| &one["type"]).collect();
-    ensure!(types.iter().all(|kind| !kind.as_str().unwrap_or_default().ends_with("Healthy")), "{types:?}");
-    ensure!(!node["metadata"].to_string().contains("nodevigil"), "{:#}", node["metadata"]);
-    let kinds = "all,configmaps,serviceaccounts,clusterroles,clusterrolebindings,roles,rolebindings,\
+/// Waits until neither the Node nor the cluster has anything of the chart: the garbage collector deletes the pods after their owners.
+fn wait_until_nothing_is_left(scene: &Scene) -> Result<()> {
+    let kinds = "all,configmaps,secrets,serviceaccounts,clusterroles,clusterrolebindings,roles,rolebindings,\
         validatingadmissionpolicies,validatingadmissionpolicybindings";
-    let left = scene.plane().kubectl(&["get", kinds, "-A", "-o", "name"])?;
-    let left: Vec<&str> = left.lines().filter(|name| name.contains("nodevigil")).collect();
-    ensure!(left.is_empty(), "{left:?}");
-    Ok(())
+    let mut left = Vec::new();
+    let gone = wait_until("nothing to be left", WAIT, || {
+        let node = scene.plane().node(scene.node_name())?.context("no Node")?;
+        let conditions = node["status"]["conditions"].as_array().into_iter().flatten();
+        let types = conditions.filter_map(|one| one["type"].as_str()).filter(|kind| kind.ends_with("Healthy"));
+        left = types.map(str::to_owned).collect();
+        let objects = scene.plane().kubectl(&["get", kinds, "-A", "-o", "name"])?;
+        let of_the_node = [&node["metadata"]["annotations"], &node["metadata"]["labels"], &node["spec"]["taints"]];
+        let of_the_node = of_the_node.map(ToString::to_string);
+        let all = objects.lines().map(str::to_owned).chain(of_the_node);
+        left.extend(all.filter(|text| text.contains("nodevigil")));
+        Ok(left.is_empty().then_some(()))
+    });
+    gone.with_context(|| format!("{left:#?}"))
 }

@@ -19,13 +19,7 @@ restrict_oom_score_adj = true
 sandbox_image = "example.invalid/pause:1"
 [plugins."io.containerd.grpc.v1.cri".containerd]
 snapshotter = "native"
-[plugins."io.containerd.grpc.v1.cri".cni]
-bin_dir = "/usr/lib/cni"
 "#;
-
-/// Pods without the host's network reach the API server through the node, which is their gateway.
-const NETWORK: &str = r#"{"cniVersion": "0.4.0", "name": "pods", "plugins": [
-    {"type": "ptp", "ipam": {"type": "host-local", "subnet": "10.98.0.0/24", "routes": [{"dst": "0.0.0.0/0"}]}}]}"#;
 
 /// Imports images of busybox alone: the pause container's, and one whose program ends at once, as a tag of nodevigil's.
 const IMAGES: &str = r#"
@@ -45,9 +39,9 @@ pub struct Helm {
     plane: Arc<ControlPlane>,
 }
 
-/// Has the node run pods, with a network.
+/// Has the node run pods that have the host's network: there are no CNI plugins.
 pub fn runs_pods(node: NodeBuilder) -> NodeBuilder {
-    node.file("/etc/containerd/config.toml", CONTAINERD).file("/etc/cni/net.d/10-lo.conflist", NETWORK)
+    node.file("/etc/containerd/config.toml", CONTAINERD)
 }
 
 /// Imports the images that the chart's pods need.
