@@ -96,7 +96,8 @@ pub fn a_pod_outlives_kubelet_and_runtime(scene: &Scene) -> Result<()> {
         let (node, agent) = (&release.node, release.agent()?);
         // As kubectl exec does it.
         let task = format!("$(ctr -n k8s.io tasks ls | awk '$2 == {} {{print $1}}')", agent.trim());
-        let status = node.sh(&format!("ctr -n k8s.io tasks exec --exec-id status {task} nodevigil status"))?;
+        let status =
+            node.sh(&format!("ctr -n k8s.io tasks exec --exec-id status {task} nodevigil status KubeletHealthy"))?;
         ensure!(status.contains("KubeletIsHealthy"), "{status}");
 
         let from = Instant::now();
