@@ -96,10 +96,10 @@ pub fn of_the_agent_stay_on_the_node(scene: &Scene) -> Result<()> {
     node.sh(&format!("echo canary-of-the-token-file >{TOKEN_FILE}; chmod 606 {TOKEN_FILE}"))?;
     is_refused(
         &kubeconfig(&server, &json!({"tokenFile": TOKEN_FILE})),
-        &[TOKEN_FILE, "mode 0606", "written by others"],
+        &[TOKEN_FILE, "mode 0606", "writable by users other than its owner"],
     )?;
     node.sh(&format!("chmod 660 {KUBECONFIG}"))?;
-    is_refused(&kubeconfig(&server, &json!({})), &[KUBECONFIG, "mode 0660", "written by others"])?;
+    is_refused(&kubeconfig(&server, &json!({})), &[KUBECONFIG, "mode 0660", "writable by users other than its owner"])?;
     ensure_no_secret(&node, scene.plane())
 }
 
