@@ -136,6 +136,9 @@ fn two_environment_lines_lose_the_first() {
         [""; 0],
         "the new line may leave the flag out on purpose"
     );
+    let in_unit = tree.without(early).file("/etc/systemd/system/kubelet.service", drop_in("--v=4"));
+    let in_unit = found(&in_unit, external(), "SD024");
+    assert!(in_unit[0].ends_with("because systemd loads drop-ins after the unit file. Lost: --v=4"), "{in_unit:?}");
     let same = kubeadm().file(
         "/etc/systemd/system/kubelet.service.d/05-early.conf",
         "[Service]\nEnvironment=\"KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml\" LVL=x\n",
