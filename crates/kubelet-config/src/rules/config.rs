@@ -4,17 +4,13 @@ pub(super) mod dir;
 pub(super) mod edits;
 pub(super) mod limits;
 
-use super::{Finding, Report, Severity, at, settings};
+use super::settings::{self, restart};
+use super::{Finding, Report, Severity, at};
 use crate::edit::Change;
 use crate::kubelet::config::{ConfigFile, ConfigFileState, UnknownField, fields};
 use crate::kubelet::layers::Launcher;
 use crate::kubelet::location::Location;
 use crate::kubelet::snapshot::{Lifecycle, Snapshot};
-
-/// The command that restarts the kubelet.
-fn restart(snapshot: &Snapshot) -> String {
-    format!("`systemctl restart {}`", snapshot.unit.name)
-}
 
 pub(super) fn unreadable(snapshot: &Snapshot, report: &mut Report) {
     for file in &snapshot.config.files {
@@ -35,7 +31,7 @@ fn bad(snapshot: &Snapshot, file: &ConfigFile, rule: &'static str) -> Option<Fin
     let ConfigFileState::Bad { at, reason, right } = &file.state else { return None };
     let message = format!("the kubelet cannot load {} and exits: {reason}", file.at);
     let finding = Finding::new(rule, Severity::Fatal, at.clone(), message).step(file.declared.clone(), "names it");
-    let then = restart(snapshot);
+    let then = restart(snapshot, at);
     Some(match right {
         Some(right) => finding.fix(format!("write {right} at {at}, then {then}")).edit(at, Change::Text(right.clone())),
         None if file.lacks_kind() => add_kind(snapshot, finding, file),
@@ -62,7 +58,7 @@ fn add_kind(snapshot: &Snapshot, finding: Finding, file: &ConfigFile) -> Finding
     let finding = finding.fix(format!(
         "write `kind: KubeletConfiguration` and `apiVersion: kubelet.config.k8s.io/v1beta1` into {}, then {}",
         file.at,
-        restart(snapshot)
+        restart(snapshot, &file.at)
     ));
     let first = file.document.as_ref().and_then(|document| Some(&document.entries().first()?.at));
     let Some(first) = first else { return finding };
@@ -79,12 +75,12 @@ pub(super) fn unknown_field(snapshot: &Snapshot, report: &mut Report) {
 fn twice(snapshot: &Snapshot, field: &UnknownField) -> Finding {
     let (path, at) = (&field.path, &field.at);
     let message = format!("{path} is written twice in one map: the kubelet takes the last one and logs a warning");
-    let fix = format!("delete {path} at {at}, or the other line, then {}", restart(snapshot));
+    let fix = format!("delete {path} at {at}, or the other line, then {}", restart(snapshot, at));
     Finding::new("CF002", Severity::Warning, at.clone(), message).fix(fix)
 }
 
 fn unknown(snapshot: &Snapshot, field: &UnknownField) -> Finding {
-    let (path, at, then) = (&field.path, &field.at, restart(snapshot));
+    let (path, at, then) = (&field.path, &field.at, restart(snapshot, &field.at));
     let ignores = ignores(snapshot, at);
     let Some(meant) = field.meant else {
         let message = format!("the kubelet has no field {path}. {ignores}");

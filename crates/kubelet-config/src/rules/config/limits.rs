@@ -5,7 +5,6 @@
 //! here. The kubelet 1.36.3 refused each of these; a soft threshold without grace period it refuses later, in
 //! `pkg/kubelet/eviction/helpers.go`.
 
-use super::restart;
 use crate::kubelet::flags::duration_nanos;
 use crate::kubelet::snapshot::Snapshot;
 use crate::kubelet::table::rows;
@@ -20,10 +19,10 @@ const SECOND: i64 = 1_000_000_000;
 /// CF007.
 pub(in crate::rules) fn invalid(snapshot: &Snapshot, report: &mut Report) {
     let mut refuse = |path: &str, message: String, right: &str| {
+        let at = settings::place(snapshot, path);
         report.add(refused(snapshot, path, &message).fix(format!(
-            "write {right} at {}, then {}",
-            settings::place(snapshot, path),
-            restart(snapshot)
+            "write {right} at {at}, then {}",
+            settings::restart(snapshot, &at)
         )));
     };
     for [path, taken] in rows(LIMITS).filter(|[path, taken]| !is_taken(snapshot, path, taken)) {
@@ -118,7 +117,8 @@ fn image_thresholds(snapshot: &Snapshot) -> Option<Finding> {
     let finding = refused(snapshot, path, &message);
     // Of two that somebody set it is not known which one is wrong.
     if has_low && has_high || most <= 0 {
-        let (at, then) = (settings::place(snapshot, path), restart(snapshot));
+        let at = settings::place(snapshot, path);
+        let then = settings::restart(snapshot, &at);
         return Some(finding.fix(format!("write values of which {high} is the higher one at {at}, then {then}")));
     }
     Some(settings::set(finding, snapshot, low, &(most - USUAL_DISTANCE).max(0).to_string()))
