@@ -7,7 +7,7 @@ pub(super) mod limits;
 use super::settings::{self, restart};
 use super::{Finding, Report, Severity, at};
 use crate::edit::Change;
-use crate::kubelet::config::{ConfigFile, ConfigFileState, UnknownField, fields};
+use crate::kubelet::config::{ConfigFile, ConfigFileState, KIND, UnknownField, fields};
 use crate::kubelet::layers::Launcher;
 use crate::kubelet::location::Location;
 use crate::kubelet::snapshot::{Lifecycle, Snapshot};
@@ -55,11 +55,9 @@ fn missing(snapshot: &Snapshot, file: &ConfigFile) -> Finding {
 
 /// With what adds `kind` and `apiVersion`, as far as they are missing.
 fn add_kind(snapshot: &Snapshot, finding: Finding, file: &ConfigFile) -> Finding {
-    let finding = finding.fix(format!(
-        "write `kind: KubeletConfiguration` and `apiVersion: kubelet.config.k8s.io/v1beta1` into {}, then {}",
-        file.at,
-        restart(snapshot, &file.at)
-    ));
+    let (at, then) = (&file.at, restart(snapshot, &file.at));
+    let [kind, version] = KIND.map(|(key, value)| edits::written(snapshot, at, key, value));
+    let finding = finding.fix(format!("write `{kind}` and `{version}` into {at}, then {then}"));
     let first = file.document.as_ref().and_then(|document| Some(&document.entries().first()?.at));
     let Some(first) = first else { return finding };
     let missing = file.missing_kind().filter_map(|(key, value)| edits::addition(snapshot, first, key, value));
@@ -101,12 +99,16 @@ fn unknown(snapshot: &Snapshot, field: &UnknownField) -> Finding {
     let is_essential = fields::find(top).is_some_and(|field| field.is_essential);
     let severity = if is_essential { Severity::Error } else { Severity::Warning };
     let expires = if meant == "rotateCertificates" { ". The client certificate will expire" } else { "" };
-    let value = if matches!(field.value.as_str(), "[…]" | "{…}") { "" } else { &format!(" {}", field.value) };
     let (parent, name) = meant.rsplit_once('.').unwrap_or(("", meant));
-    let is_sibling = path.rsplit_once('.').map_or("", |(parent, _)| parent) == parent;
-    let written = if is_sibling { name } else { meant };
+    let (own_parent, own_name) = path.rsplit_once('.').unwrap_or(("", path));
+    let is_sibling = own_parent == parent;
+    let fix = if is_sibling {
+        format!("write `{name}` in place of `{own_name}` at {at}, then {then}")
+    } else {
+        format!("set {meant} in place of {path} at {at}, then {then}")
+    };
     Finding::new("CF002", severity, at.clone(), format!("{message}{expires}. Did you mean {meant}?"))
-        .fix(format!("write `{written}:{value}` at {at}, then {then}"))
+        .fix(fix)
         .edits(edits::renaming(snapshot, at, name).filter(|_| is_sibling))
 }
 

@@ -94,10 +94,15 @@ pub(super) fn set(finding: Finding, snapshot: &Snapshot, path: &str, value: &str
         Some(From::File(_)) => {
             // The keys above it are written there already.
             let key = path.rsplit('.').next().unwrap_or(path);
-            (format!("write `{key}: {value}` at {at}"), edits::set(snapshot, path, value))
+            (format!("write `{}` at {at}", edits::written(snapshot, &at, key, value)), edits::set(snapshot, path, value))
         }
         _ if config_file(snapshot).is_some() && !are_managed(snapshot) => {
-            (format!("add `{path}: {value}` to {at}"), edits::set(snapshot, path, value))
+            let what = if path.contains('.') {
+                format!("set {path} to {value} in {at}")
+            } else {
+                format!("add `{}` to {at}", edits::written(snapshot, &at, path, value))
+            };
+            (what, edits::set(snapshot, path, value))
         }
         _ => return with_flag(finding, snapshot, &format!("{flag}={value}")),
     };

@@ -168,7 +168,7 @@ fn parse(at: &Location, bytes: &[u8], drop_in: bool) -> (ConfigFileState, Option
 }
 
 /// What makes a document a configuration of the kubelet's.
-pub(super) const KIND: [(&str, &str); 2] =
+pub(crate) const KIND: [(&str, &str); 2] =
     [("kind", "KubeletConfiguration"), ("apiVersion", "kubelet.config.k8s.io/v1beta1")];
 
 /// Why a document is no `KubeletConfiguration`, and where.
