@@ -103,6 +103,9 @@ fn a_later_file_overrides_an_earlier_one_and_a_later_line_an_earlier_line() {
         .file(ENV, "KUBELET_EXTRA_ARGS=--cloud-provider=external\n")
         .file("/etc/sysconfig/kubelet", "KUBELET_EXTRA_ARGS=\n");
     assert!(found(&tree, external(), "SD001")[0].starts_with("error /etc/sysconfig/kubelet:1"));
+    let unknown = kubeadm().file(ENV, "KUBELET_EXTRA_ARGS=--v=2\n").file(OWN, drop_in("--no-flag"));
+    let finding = findings_with(&unknown, external()).into_iter().find(|finding| finding.rule == "SD001").unwrap();
+    assert!(!finding.fix.unwrap().contains("systemctl"), "the kubelet gets what it has");
     let twice = kubeadm().file(ENV, "KUBELET_EXTRA_ARGS=--cloud-provider=external\nKUBELET_EXTRA_ARGS=--v=2\n");
     assert!(found(&twice, external(), "SD001")[0].starts_with("error /etc/default/kubelet:2"));
 }
