@@ -94,7 +94,10 @@ pub(super) fn set(finding: Finding, snapshot: &Snapshot, path: &str, value: &str
         Some(From::File(_)) => {
             // The keys above it are written there already.
             let key = path.rsplit('.').next().unwrap_or(path);
-            (format!("write `{}` at {at}", edits::written(snapshot, &at, key, value)), edits::set(snapshot, path, value))
+            (
+                format!("write `{}` at {at}", edits::written(snapshot, &at, key, value)),
+                edits::set(snapshot, path, value),
+            )
         }
         _ if config_file(snapshot).is_some() && !are_managed(snapshot) => {
             let what = if path.contains('.') {

@@ -65,7 +65,7 @@ impl ConfigFile {
             let entries = self.document.as_ref().map_or(&[][..], Node::entries);
             entries.iter().any(|entry| entry.key.eq_ignore_ascii_case(key))
         };
-        load::KIND.into_iter().filter(move |(key, _)| !is_written(key))
+        KIND.into_iter().filter(move |(key, _)| !is_written(key))
     }
 }
 

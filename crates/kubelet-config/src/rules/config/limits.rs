@@ -20,10 +20,10 @@ const SECOND: i64 = 1_000_000_000;
 pub(in crate::rules) fn invalid(snapshot: &Snapshot, report: &mut Report) {
     let mut refuse = |path: &str, message: String, right: &str| {
         let at = settings::place(snapshot, path);
-        report.add(refused(snapshot, path, &message).fix(format!(
-            "write {right} at {at}, then {}",
-            settings::restart(snapshot, &at)
-        )));
+        report.add(
+            refused(snapshot, path, &message)
+                .fix(format!("write {right} at {at}, then {}", settings::restart(snapshot, &at))),
+        );
     };
     for [path, taken] in rows(LIMITS).filter(|[path, taken]| !is_taken(snapshot, path, taken)) {
         let taken = match taken.strip_suffix("..") {

@@ -62,8 +62,8 @@ fn a_fix_names_a_setting_as_it_is_written_at_its_place() {
         findings.into_iter().find(|finding| finding.rule == rule).and_then(|finding| finding.fix).unwrap()
     };
     let flag = |extra: &str| kubeadm().file("/etc/default/kubelet", format!("KUBELET_EXTRA_ARGS=\"{extra}\"\n"));
-    let json = r#"{"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}"#;
-    let json = kubeadm().file(CONFIG, json);
+    let json =
+        kubeadm().file(CONFIG, r#"{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration"}"#);
     let by_drop_in = kubeadm().file(
         "/etc/systemd/system/kubelet.service.d/20-own.conf",
         "[Service]\nEnvironment=\"KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml --read-only-port=10255\"\n",
