@@ -86,8 +86,10 @@ fn unknown(snapshot: &Snapshot, field: &UnknownField) -> Finding {
             .fix(format!("delete {path} at {at}, or correct its name by the reference of KubeletConfiguration"));
     };
     let is_default = settings::is_default(snapshot, meant);
-    let so = if is_default { ", so" } else { ". Another line sets it:" };
-    let result = snapshot.settings.get(meant).map(|_| format!("{so} {}", settings::shown(snapshot, meant)));
+    let result = snapshot.settings.get(meant).map(|_| match settings::shown(snapshot, meant) {
+        shown if is_default => format!(", so {shown}"),
+        shown => format!(". {meant} is set elsewhere and{}", shown.trim_start_matches(meant)),
+    });
     let (why, result) = (why(path, meant), result.unwrap_or_default());
     let message = format!("the kubelet has no field {path}{why}. {ignores}{result}");
     if !is_default {
