@@ -66,10 +66,8 @@ impl Remedy {
             return self;
         }
         self.edit = None;
-        let mut what = variables.clone();
-        if !good.is_empty() {
-            what.insert(0, self.what);
-        }
+        let written = (!good.is_empty()).then_some(self.what);
+        let mut what: Vec<String> = written.into_iter().chain(variables.iter().cloned()).collect();
         let unknown = unknown.join(" and ");
         if what.is_empty() {
             what.push(format!("delete {unknown}: a kubelet exits with a flag that it does not know"));
