@@ -42,7 +42,7 @@ impl HostTree {
     pub fn new(root: &Path) -> Result<Self, Unreadable> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = openat(CWD, root, flags, Mode::empty()).map(File::from).map_err(|errno| match errno {
-            Errno::NOTDIR => Unreadable::Io("is not a directory".to_owned()),
+            Errno::NOTDIR => Unreadable::Io("not a directory".to_owned()),
             errno => unreadable(errno),
         })?;
         let identity = |meta: Metadata| (meta.dev(), meta.ino());
@@ -132,7 +132,7 @@ impl Tree for HostTree {
 
     fn list(&self, path: &Path) -> Result<Vec<OsString>, Unreadable> {
         if self.found(path, OFlags::empty())?.kind != Kind::Directory {
-            return Err(Unreadable::Io("is not a directory".to_owned()));
+            return Err(Unreadable::Io("not a directory".to_owned()));
         }
         let directory = self.open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK)?;
         let mut names = Vec::new();
@@ -143,7 +143,7 @@ impl Tree for HostTree {
                 continue;
             }
             if names.len() == MAX_NAMES {
-                return Err(Unreadable::Io(format!("holds more than {MAX_NAMES} names")));
+                return Err(Unreadable::Io(format!("more than {MAX_NAMES} names")));
             }
             names.push(name.to_owned());
         }
@@ -154,7 +154,7 @@ impl Tree for HostTree {
     fn read_link(&self, path: &Path) -> Result<PathBuf, Unreadable> {
         let link = self.open(path, OFlags::PATH | OFlags::NOFOLLOW)?;
         if !link.metadata().is_ok_and(|metadata| metadata.is_symlink()) {
-            return Err(Unreadable::Io("is no symbolic link".to_owned()));
+            return Err(Unreadable::Io("no symbolic link".to_owned()));
         }
         let target = readlinkat(link, c"", Vec::new()).map_err(unreadable)?;
         Ok(PathBuf::from(OsString::from_vec(target.into_bytes())))
@@ -168,7 +168,7 @@ impl Tree for HostTree {
         let path_of = |file: &File| std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
         let paths = path_of(&file).and_then(|path| Ok((path, path_of(&self.root)?)));
         let (real, root) = paths.map_err(|error| io_error(&error))?;
-        let below = real.strip_prefix(root).map_err(|_| Unreadable::Io("lies outside of the root".to_owned()))?;
+        let below = real.strip_prefix(root).map_err(|_| Unreadable::Io("outside of the root".to_owned()))?;
         Ok(Path::new("/").join(below))
     }
 }
@@ -253,7 +253,7 @@ mod tests {
             assert_eq!(tree.real_path(&path).unwrap(), Path::new(NULL));
         }
         assert_eq!(tree.read_bounded(Path::new("/etc/file"), 5), Err(Unreadable::TooLarge { max_bytes: 5 }));
-        assert_eq!(tree.list(Path::new("/etc/file")), Err(Unreadable::Io("is not a directory".into())));
+        assert_eq!(tree.list(Path::new("/etc/file")), Err(Unreadable::Io("not a directory".into())));
         assert_eq!(tree.list(Path::new("/")).unwrap(), ["etc"]);
     }
 
@@ -262,6 +262,6 @@ mod tests {
         let tree = HostTree::new(Path::new("/usr/..")).unwrap();
         assert!(tree.is_this_host());
         assert!(tree.read_text(Path::new("/proc/self/status")).unwrap().starts_with("Name:"));
-        assert_eq!(HostTree::new(Path::new("/etc/passwd")).unwrap_err().to_string(), "is not a directory");
+        assert_eq!(HostTree::new(Path::new("/etc/passwd")).unwrap_err().to_string(), "cannot be read: not a directory");
     }
 }

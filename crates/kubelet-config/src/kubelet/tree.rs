@@ -38,14 +38,14 @@ pub struct Meta {
     pub gid: u32,
 }
 
-/// Why something could not be had.
+/// Why something could not be had, said of its path: `X does not exist`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
     /// Nothing is there, or a link leads nowhere.
     #[error("does not exist")]
     NotFound,
     /// Links that lead in a circle.
-    #[error("too many levels of symbolic links")]
+    #[error("has too many levels of symbolic links")]
     LinkLoop,
     /// A directory where a file was wanted, a FIFO, a socket, a device.
     #[error("is not a regular file")]
@@ -57,7 +57,7 @@ pub enum Unreadable {
         max_bytes: usize,
     },
     /// Whatever else the system said.
-    #[error("{0}")]
+    #[error("cannot be read: {0}")]
     Io(String),
 }
 
@@ -65,6 +65,11 @@ impl Unreadable {
     /// Whether there is simply nothing there.
     pub fn is_not_found(&self) -> bool {
         *self == Self::NotFound
+    }
+
+    /// The same as a sentence, for behind a colon.
+    pub(crate) fn sentence(&self) -> String {
+        format!("it {self}")
     }
 }
 
@@ -255,7 +260,7 @@ impl Tree for MemoryTree {
     fn list(&self, path: &Path) -> Result<Vec<OsString>, Unreadable> {
         let path = self.resolve(path, true)?;
         if self.meta(&path)?.kind != Kind::Directory {
-            return Err(Unreadable::Io("is not a directory".to_owned()));
+            return Err(Unreadable::Io("not a directory".to_owned()));
         }
         let below = self.entries.keys().filter_map(|entry| entry.strip_prefix(&path).ok()?.components().next());
         let names: BTreeSet<OsString> = below.map(|name| name.as_os_str().to_owned()).collect();
@@ -265,7 +270,7 @@ impl Tree for MemoryTree {
     fn read_link(&self, path: &Path) -> Result<PathBuf, Unreadable> {
         match self.entries.get(&self.resolve(path, false)?) {
             Some(Entry::Link(target)) => Ok(target.clone()),
-            Some(_) => Err(Unreadable::Io("is no symbolic link".to_owned())),
+            Some(_) => Err(Unreadable::Io("no symbolic link".to_owned())),
             None => Err(Unreadable::NotFound),
         }
     }

@@ -4,17 +4,13 @@ pub(super) mod dir;
 pub(super) mod edits;
 pub(super) mod limits;
 
-use super::{Finding, Report, Severity, at, settings};
+use super::settings::{self, restart};
+use super::{Finding, Report, Severity, at};
 use crate::edit::Change;
-use crate::kubelet::config::{ConfigFile, ConfigFileState, UnknownField, fields};
+use crate::kubelet::config::{ConfigFile, ConfigFileState, KIND, UnknownField, fields};
 use crate::kubelet::layers::Launcher;
 use crate::kubelet::location::Location;
 use crate::kubelet::snapshot::{Lifecycle, Snapshot};
-
-/// The command that restarts the kubelet.
-fn restart(snapshot: &Snapshot) -> String {
-    format!("`systemctl restart {}`", snapshot.unit.name)
-}
 
 pub(super) fn unreadable(snapshot: &Snapshot, report: &mut Report) {
     for file in &snapshot.config.files {
@@ -35,7 +31,7 @@ fn bad(snapshot: &Snapshot, file: &ConfigFile, rule: &'static str) -> Option<Fin
     let ConfigFileState::Bad { at, reason, right } = &file.state else { return None };
     let message = format!("the kubelet cannot load {} and exits: {reason}", file.at);
     let finding = Finding::new(rule, Severity::Fatal, at.clone(), message).step(file.declared.clone(), "names it");
-    let then = restart(snapshot);
+    let then = restart(snapshot, at);
     Some(match right {
         Some(right) => finding.fix(format!("write {right} at {at}, then {then}")).edit(at, Change::Text(right.clone())),
         None if file.lacks_kind() => add_kind(snapshot, finding, file),
@@ -59,11 +55,9 @@ fn missing(snapshot: &Snapshot, file: &ConfigFile) -> Finding {
 
 /// With what adds `kind` and `apiVersion`, as far as they are missing.
 fn add_kind(snapshot: &Snapshot, finding: Finding, file: &ConfigFile) -> Finding {
-    let finding = finding.fix(format!(
-        "write `kind: KubeletConfiguration` and `apiVersion: kubelet.config.k8s.io/v1beta1` into {}, then {}",
-        file.at,
-        restart(snapshot)
-    ));
+    let (at, then) = (&file.at, restart(snapshot, &file.at));
+    let [kind, version] = KIND.map(|(key, value)| edits::written(snapshot, at, key, value));
+    let finding = finding.fix(format!("write `{kind}` and `{version}` into {at}, then {then}"));
     let first = file.document.as_ref().and_then(|document| Some(&document.entries().first()?.at));
     let Some(first) = first else { return finding };
     let missing = file.missing_kind().filter_map(|(key, value)| edits::addition(snapshot, first, key, value));
@@ -79,12 +73,12 @@ pub(super) fn unknown_field(snapshot: &Snapshot, report: &mut Report) {
 fn twice(snapshot: &Snapshot, field: &UnknownField) -> Finding {
     let (path, at) = (&field.path, &field.at);
     let message = format!("{path} is written twice in one map: the kubelet takes the last one and logs a warning");
-    let fix = format!("delete {path} at {at}, or the other line, then {}", restart(snapshot));
+    let fix = format!("delete {path} at {at}, or the other line, then {}", restart(snapshot, at));
     Finding::new("CF002", Severity::Warning, at.clone(), message).fix(fix)
 }
 
 fn unknown(snapshot: &Snapshot, field: &UnknownField) -> Finding {
-    let (path, at, then) = (&field.path, &field.at, restart(snapshot));
+    let (path, at, then) = (&field.path, &field.at, restart(snapshot, &field.at));
     let ignores = ignores(snapshot, at);
     let Some(meant) = field.meant else {
         let message = format!("the kubelet has no field {path}. {ignores}");
@@ -92,8 +86,10 @@ fn unknown(snapshot: &Snapshot, field: &UnknownField) -> Finding {
             .fix(format!("delete {path} at {at}, or correct its name by the reference of KubeletConfiguration"));
     };
     let is_default = settings::is_default(snapshot, meant);
-    let so = if is_default { ", so" } else { ". Another line sets it:" };
-    let result = snapshot.settings.get(meant).map(|_| format!("{so} {}", settings::shown(snapshot, meant)));
+    let result = snapshot.settings.get(meant).map(|_| match settings::shown(snapshot, meant) {
+        shown if is_default => format!(", so {shown}"),
+        shown => format!(". {meant} is set elsewhere and{}", shown.trim_start_matches(meant)),
+    });
     let (why, result) = (why(path, meant), result.unwrap_or_default());
     let message = format!("the kubelet has no field {path}{why}. {ignores}{result}");
     if !is_default {
@@ -105,12 +101,16 @@ fn unknown(snapshot: &Snapshot, field: &UnknownField) -> Finding {
     let is_essential = fields::find(top).is_some_and(|field| field.is_essential);
     let severity = if is_essential { Severity::Error } else { Severity::Warning };
     let expires = if meant == "rotateCertificates" { ". The client certificate will expire" } else { "" };
-    let value = if matches!(field.value.as_str(), "[…]" | "{…}") { "" } else { &format!(" {}", field.value) };
     let (parent, name) = meant.rsplit_once('.').unwrap_or(("", meant));
-    let is_sibling = path.rsplit_once('.').map_or("", |(parent, _)| parent) == parent;
-    let written = if is_sibling { name } else { meant };
+    let (own_parent, own_name) = path.rsplit_once('.').unwrap_or(("", path));
+    let is_sibling = own_parent == parent;
+    let fix = if is_sibling {
+        format!("write `{name}` in place of `{own_name}` at {at}, then {then}")
+    } else {
+        format!("set {meant} in place of {path} at {at}, then {then}")
+    };
     Finding::new("CF002", severity, at.clone(), format!("{message}{expires}. Did you mean {meant}?"))
-        .fix(format!("write `{written}:{value}` at {at}, then {then}"))
+        .fix(fix)
         .edits(edits::renaming(snapshot, at, name).filter(|_| is_sibling))
 }
 

@@ -86,9 +86,9 @@ const PROVIDE: &str = "find out why the program that sets the node up (cloud-ini
                        written the kubeconfig. Or write a bootstrap kubeconfig with a valid token, and name it with \
                        --bootstrap-kubeconfig";
 
-const JOIN: &str = "on a worker run the command that `kubeadm token create --print-join-command` prints on a control plane \
-                    node. If the node had joined before, run `kubeadm reset` first. On a control plane node run `kubeadm \
-                    init phase kubeconfig kubelet`, and not `kubeadm reset`, which deletes the etcd data";
+const JOIN: &str = "on a control plane node run `kubeadm init phase kubeconfig kubelet`, and not `kubeadm reset`, which \
+                    deletes the etcd data. On a worker run the command that `kubeadm token create --print-join-command` \
+                    prints on a control plane node. If the worker had joined before, run `kubeadm reset` first";
 
 #[cfg(test)]
 mod tests;

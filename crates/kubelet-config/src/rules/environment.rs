@@ -192,13 +192,16 @@ fn set_again(
     lost: &[String],
 ) -> Finding {
     let effective = &variable.effective;
-    let order = match (file_name(&overridden.at), file_name(&effective.at)) {
-        (first, second) if overridden.at.file != effective.at.file && first != second => {
-            format!(
-                ". systemd loads drop-ins in the order of their file names, whatever their directory: {second} is after {first}"
-            )
-        }
-        _ => ", because it comes later".to_owned(),
+    let is_drop_in = |at: &Location| snapshot.unit.dropins.iter().any(|path| path.to_str() == Some(&*at.file));
+    let (first, second) = (file_name(&overridden.at), file_name(&effective.at));
+    let order = if overridden.at.file == effective.at.file || !is_drop_in(&effective.at) {
+        ", because it comes later".to_owned()
+    } else if !is_drop_in(&overridden.at) {
+        ", because systemd loads drop-ins after the unit file".to_owned()
+    } else {
+        format!(
+            ". systemd loads drop-ins in the order of their file names, whatever their directory: {second} is after {first}"
+        )
     };
     let message = format!("{} is set here, but {} overrides it{order}", overridden.name, effective.at);
     let finding = Finding::new("SD024", Severity::Warning, overridden.at.clone(), message).lost(lost.to_vec());

@@ -142,6 +142,7 @@ impl Finding {
     /// With another sentence on what to do.
     #[must_use]
     pub fn and_fix(mut self, sentence: &str) -> Self {
+        debug_assert!(self.fix.is_some(), "{}: there is no fix to add to", self.rule);
         self.fix = self.fix.map(|fix| format!("{fix}. {sentence}"));
         self
     }

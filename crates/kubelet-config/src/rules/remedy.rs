@@ -20,14 +20,15 @@ const MAX_VALUE_BYTES: usize = 4000;
 #[derive(Debug)]
 pub(super) struct Remedy {
     pub(super) what: String,
-    /// The command afterwards.
+    /// The command afterwards; empty where what the kubelet gets stays the same.
     pub(super) after: String,
     pub(super) edit: Option<(Location, Change)>,
 }
 
 impl Remedy {
     pub(super) fn of(self, finding: Finding) -> Finding {
-        let finding = finding.fix(format!("{}, then {}", self.what, self.after));
+        let then = if self.after.is_empty() { "" } else { ", then " };
+        let finding = finding.fix(format!("{}{then}{}", self.what, self.after));
         match self.edit {
             Some((at, change)) => finding.edit(&at, change),
             None => finding,
@@ -37,6 +38,9 @@ impl Remedy {
     /// The same, and the finding's own line is deleted. What is written comes first, so that the lines keep their
     /// numbers.
     pub(super) fn and_delete(self, finding: Finding, deletion: Option<(Location, Change)>) -> Finding {
+        if self.after.is_empty() {
+            return self.of(finding);
+        }
         let finding = finding.fix(format!("{} and delete this line, then {}", self.what, self.after));
         match self.edit.zip(deletion) {
             Some(((at, change), (line, deleted))) => finding.edit(&at, change).edit(&line, deleted),
@@ -48,7 +52,7 @@ impl Remedy {
     pub(super) fn only_if(mut self, is_sure: bool) -> Self {
         if !is_sure {
             self.edit = None;
-            if !["if ", "leave out "].iter().any(|start| self.what.starts_with(start)) {
+            if !["if ", "delete "].iter().any(|start| self.what.starts_with(start)) {
                 self.what.insert_str(0, "if the kubelet needs these flags, ");
             }
         }
@@ -56,13 +60,22 @@ impl Remedy {
     }
 
     /// Without the flags that cannot be written elsewhere as they are.
-    fn without(mut self, obstacles: &[String], is_all: bool) -> Self {
-        if is_all {
-            self.what = obstacles.join(", ");
-        } else if !obstacles.is_empty() {
-            self.what = format!("{}, {}", self.what, obstacles.join(", "));
+    fn without(mut self, flags: &Writable) -> Self {
+        let Writable { good, unknown, variables } = flags;
+        if unknown.is_empty() && variables.is_empty() {
+            return self;
         }
-        self.edit = self.edit.filter(|_| obstacles.is_empty());
+        self.edit = None;
+        let written = (!good.is_empty()).then_some(self.what);
+        let mut what: Vec<String> = written.into_iter().chain(variables.iter().cloned()).collect();
+        let unknown = unknown.join(" and ");
+        if what.is_empty() {
+            what.push(format!("delete {unknown}: a kubelet exits with a flag that it does not know"));
+            self.after.clear();
+        } else if !unknown.is_empty() {
+            what.push(format!("leave out {unknown} (a kubelet exits with a flag that it does not know)"));
+        }
+        self.what = what.join(", ");
         self
     }
 }
@@ -125,22 +138,30 @@ impl<'a> EnvironmentLines<'a> {
     }
 }
 
-/// The flags that can be written elsewhere as they are, and what is to be done about the others.
-fn writable(snapshot: &Snapshot, flags: &[String]) -> (Vec<String>, Vec<String>) {
+/// The flags that can be written elsewhere as they are, and the others.
+#[derive(Default)]
+struct Writable {
+    good: Vec<String>,
+    /// Those that the kubelet does not know.
+    unknown: Vec<String>,
+    /// What is to be done about those with a variable.
+    variables: Vec<String>,
+}
+
+fn writable(snapshot: &Snapshot, flags: &[String]) -> Writable {
     let minor = snapshot.version.as_ref().map(|version| version.minor);
     let is_known = |name: &str| table::find(name).is_some_and(|spec| minor.is_none_or(|minor| spec.known_in(minor)));
-    let mut obstacles = Vec::new();
-    let good = flags.iter().filter(|text| {
-        let unknown = flags_in(text).into_iter().find(|flag| !is_known(&flag.name));
-        let obstacle = match unknown {
-            Some(flag) => format!("leave out --{} (this kubelet does not know it)", quoted(&flag.name)),
-            None if text.contains('$') => format!("write the value of the variable in {}", quoted(text)),
-            None => return true,
-        };
-        obstacles.push(obstacle);
-        false
-    });
-    (good.cloned().collect(), obstacles)
+    let mut all = Writable::default();
+    for text in flags {
+        match flags_in(text).into_iter().find(|flag| !is_known(&flag.name)) {
+            Some(flag) => all.unknown.push(format!("--{}", quoted(&flag.name))),
+            None if text.contains('$') => {
+                all.variables.push(format!("write the value of the variable in {}", quoted(text)));
+            }
+            None => all.good.push(text.clone()),
+        }
+    }
+    all
 }
 
 /// Gives the kubelet these flags by the variable `name`, or by the one for the operator's own flags (`…_EXTRA_ARGS`):
@@ -157,11 +178,11 @@ pub(super) fn add_flags(snapshot: &Snapshot, name: Option<&str>, flags: &[String
         return with_flags(snapshot, &variable.effective, flags).filter(|_| !variable.effective.value.contains('$'));
     }
     let file = usual_file(snapshot).filter(|file| matches!(file.state, EnvFileState::Read | EnvFileState::Missing))?;
-    let (good, obstacles) = writable(snapshot, flags);
-    let line = env_file_line(name, &good.join(" "));
+    let flags = writable(snapshot, flags);
+    let line = env_file_line(name, &flags.good.join(" "));
     let what = format!("add the line `{line}` to {}", file.path.display());
     let edit = Some((Location::file(&file.path), Change::Append(line)));
-    Some(Remedy { what, after: restart(snapshot), edit }.without(&obstacles, good.is_empty()))
+    Some(Remedy { what, after: restart(snapshot), edit }.without(&flags))
 }
 
 /// With the fix, and the edit, that gives the kubelet a flag (`max-pods=50`) where this host has its flags.
@@ -207,8 +228,8 @@ pub(super) fn with_flags(snapshot: &Snapshot, effective: &Assignment, flags: &[S
     if effective.value.len() > MAX_VALUE_BYTES {
         return Some(Remedy { what: format!("add {} to {name} at {at}", flags.join(" ")), after, edit: None });
     }
-    let (good, obstacles) = writable(snapshot, flags);
-    let (value, replaces) = joined(name, &effective.value, &good);
+    let flags = writable(snapshot, flags);
+    let (value, replaces) = joined(name, &effective.value, &flags.good);
     let is_packaged = NOT_THE_OPERATORS.iter().any(|directory| Path::new(&*at.file).starts_with(directory));
     let (what, change) = if in_file {
         let line = env_file_line(name, &value);
@@ -223,9 +244,9 @@ pub(super) fn with_flags(snapshot: &Snapshot, effective: &Assignment, flags: &[S
     };
     let is_literal = in_file || !has_specifiers(snapshot, at);
     let is_sure = is_one_line(effective) && is_literal && !replaces && !value.contains('$');
-    let what = if replaces { format!("if {} is right, {what}", good.join(" ")) } else { what };
+    let what = if replaces { format!("if {} is right, {what}", flags.good.join(" ")) } else { what };
     let edit = is_sure.then_some(change);
-    Some(Remedy { what, after, edit }.without(&obstacles, good.is_empty()))
+    Some(Remedy { what, after, edit }.without(&flags))
 }
 
 /// A drop-in of the operator's that is loaded behind a packaged file: an update of the package leaves it alone.

@@ -73,8 +73,7 @@ fn add_pairs(finding: Finding, snapshot: &Snapshot, path: &str, pairs: &[(&str, 
     let (sign, comma) = if by_flag { (sign(path), ",") } else { (": ", " and ") };
     let pairs: Vec<String> = pairs.iter().map(|(key, value)| format!("{key}{sign}{value}")).collect();
     let (at, name) = (settings::place(snapshot, path), settings::name(snapshot, path, path));
-    let unit = &snapshot.unit.name;
-    finding.fix(format!("add {} to {name} at {at}, then `systemctl restart {unit}`", pairs.join(comma)))
+    finding.fix(format!("add {} to {name} at {at}, then {}", pairs.join(comma), settings::restart(snapshot, &at)))
 }
 
 /// What is between key and value in the flag of a map.
@@ -174,10 +173,11 @@ pub(super) fn eviction_nonsense(snapshot: &Snapshot, report: &mut Report) {
 
 /// With the fix that gives a threshold its default; a soft one has none.
 fn threshold_fix(finding: Finding, snapshot: &Snapshot, path: &str, key: &str) -> Finding {
-    let (unit, at) = (&snapshot.unit.name, finding.at.clone());
+    let at = finding.at.clone();
+    let then = settings::restart(snapshot, &at);
     let Some(value) = default_threshold(key).filter(|_| path == HARD) else {
         let right = if path == HARD { "a lower threshold" } else { "a threshold somewhat above that of evictionHard" };
-        return finding.fix(format!("write {right} for {key} at {at}, or delete it, then `systemctl restart {unit}`"));
+        return finding.fix(format!("write {right} for {key} at {at}, or delete it, then {then}"));
     };
     let by_flag = matches!(settings::from(snapshot, path), Some(From::Flag(_)));
     let sign = if by_flag { "<" } else { ": " };
@@ -185,7 +185,7 @@ fn threshold_fix(finding: Finding, snapshot: &Snapshot, path: &str, key: &str) -
     // Only of a threshold with which no pod stays is it sure that it is a mistake.
     let node = node.filter(|node| node.at.width > 0 && !by_flag && finding.severity == Severity::Error);
     let edit = node.map(|node| (node.at.clone(), Change::Text(serde_json::Value::from(&*value).to_string())));
-    finding.fix(format!("write {key}{sign}{value} at {at}, then `systemctl restart {unit}`")).edits(edit)
+    finding.fix(format!("write {key}{sign}{value} at {at}, then {then}")).edits(edit)
 }
 
 /// Where somebody set a threshold.
@@ -263,9 +263,8 @@ pub(super) fn enforce_cgroup_missing(snapshot: &Snapshot, report: &mut Report) {
             }
         };
         let message = format!("enforceNodeAllocatable has {written}, but {why}. The kubelet exits at its start");
-        let fix = format!(
-            "remove {written} from enforceNodeAllocatable at {place}, or {or}, then `systemctl restart {unit}`"
-        );
+        let then = settings::restart(snapshot, &place);
+        let fix = format!("remove {written} from enforceNodeAllocatable at {place}, or {or}, then {then}");
         let step = cgroup.map(|name| (settings::place(snapshot, field), format!("{field} is {name}")));
         let finding = Finding::new("RS005", Severity::Fatal, place, message).fix(fix).steps(step);
         // A line of its own: the list has other items.

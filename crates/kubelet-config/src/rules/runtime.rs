@@ -204,11 +204,10 @@ pub(super) fn cgroup_v1(snapshot: &Snapshot, report: &mut Report) {
                 "{shown} starts only because failCgroupV1 is false. A later release will not support cgroup v1 at all"
             ),
         ),
-        (Some(_), _) => (Severity::Warning, format!("{shown} logs a warning, and kubelets from 1.35 on exit")),
-        (None, _) => (
-            Severity::Warning,
-            "kubelets from 1.31 on log a warning, and from 1.35 on exit unless failCgroupV1 is false".to_owned(),
-        ),
+        _ => {
+            let who = minor.map_or_else(|| "kubelets from 1.31 on log".to_owned(), |_| format!("{shown} logs"));
+            (Severity::Warning, format!("{who} a warning, and kubelets from 1.35 on exit unless failCgroupV1 is false"))
+        }
     };
     let at = Location::file("/sys/fs/cgroup");
     let message = format!("this host uses cgroup v1: {result}");

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::config::edits;
+use super::lost::{reload, unit_name};
 use super::remedy::with_flag;
 use super::{Finding, at};
 use crate::kubelet::config::ConfigFileState;
@@ -69,10 +70,20 @@ pub(super) fn place(snapshot: &Snapshot, path: &str) -> Location {
     }
 }
 
+/// The command after an edit at this place: systemd itself reads unit files and drop-ins.
+pub(super) fn restart(snapshot: &Snapshot, at: &Location) -> String {
+    let mut units = snapshot.unit.fragment.iter().chain(&snapshot.unit.dropins);
+    if units.any(|path| path.to_str() == Some(&*at.file)) {
+        reload(snapshot)
+    } else {
+        format!("`systemctl restart {}`", unit_name(snapshot))
+    }
+}
+
 /// With the fix that gives a setting this value: where it is set, else in the configuration file, else as a flag. The
 /// same is an edit where its place is known to the character.
 pub(super) fn set(finding: Finding, snapshot: &Snapshot, path: &str, value: &str) -> Finding {
-    let (unit, at) = (&snapshot.unit.name, place(snapshot, path));
+    let at = place(snapshot, path);
     let flag = flag_of(path).unwrap_or_default();
     let (what, edit) = match from(snapshot, path) {
         Some(From::Flag(_)) => {
@@ -83,14 +94,22 @@ pub(super) fn set(finding: Finding, snapshot: &Snapshot, path: &str, value: &str
         Some(From::File(_)) => {
             // The keys above it are written there already.
             let key = path.rsplit('.').next().unwrap_or(path);
-            (format!("write `{key}: {value}` at {at}"), edits::set(snapshot, path, value))
+            (
+                format!("write `{}` at {at}", edits::written(snapshot, &at, key, value)),
+                edits::set(snapshot, path, value),
+            )
         }
         _ if config_file(snapshot).is_some() && !are_managed(snapshot) => {
-            (format!("add `{path}: {value}` to {at}"), edits::set(snapshot, path, value))
+            let what = if path.contains('.') {
+                format!("set {path} to {value} in {at}")
+            } else {
+                format!("add `{}` to {at}", edits::written(snapshot, &at, path, value))
+            };
+            (what, edits::set(snapshot, path, value))
         }
         _ => return with_flag(finding, snapshot, &format!("{flag}={value}")),
     };
-    finding.fix(format!("{what}, then `systemctl restart {unit}`")).edits(edit)
+    finding.fix(format!("{what}, then {}", restart(snapshot, &at))).edits(edit)
 }
 
 /// The flag that sets a field.

@@ -346,15 +346,17 @@ pub(super) fn bad_specifier(snapshot: &Snapshot, report: &mut Report) {
         let severity = if lost.is_empty() { Severity::Warning } else { Severity::Error };
         let message = format!("systemd does not know the specifier `%{letter}` and {what}");
         let is_label = lost.iter().any(|flag| flag.starts_with("--node-labels=") && flag.contains('%'));
-        let (but, signs) = if is_label {
-            (". A label may not hold a percent sign: correct the label first", Vec::new())
+        let (first, other, signs) = if is_label {
+            ("correct the label, which may not hold a percent sign, ", "other ", Vec::new())
         } else {
-            ("", doubled(event, letter))
+            ("", "", doubled(event, letter))
         };
         let after = reload(snapshot);
         let finding = Finding::new("SD018", severity, percent(event, letter), message)
             .lost(lost)
-            .fix(format!("write each literal percent sign as `%%` (`%%{letter}` for `%{letter}`), then {after}{but}"))
+            .fix(format!(
+                "{first}write every {other}literal percent sign as `%%` (`%%{letter}` for `%{letter}`), then {after}"
+            ))
             .edits(signs.into_iter().map(|sign| (sign, Change::Text("%%".to_owned()))));
         report.add(finding);
     }

@@ -30,6 +30,10 @@ fn every_rule_is_complete_and_no_two_are_alike() {
         for text in [rule.meaning().as_str(), rule.summary, rule.fix] {
             assert!(text.trim_end_matches([')', '`']).ends_with('.'), "{id}: {text}");
         }
+        // A finding without a fix of its own shows this one, without its capital and its period.
+        let first = rule.fix.split([' ', ',']).next().unwrap_or_default().as_bytes();
+        let is_verb = matches!(first, [b'A'..=b'Z', rest @ ..] if rest.iter().all(u8::is_ascii_lowercase));
+        assert!(is_verb && rule.fix.ends_with('.'), "{id}: {}", rule.fix);
         for text in [rule.summary, rule.fix, rule.seen, rule.severity] {
             assert!(!text.trim().is_empty(), "{id}");
         }

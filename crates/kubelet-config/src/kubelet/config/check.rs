@@ -89,12 +89,7 @@ impl Checked<'_> {
 
 impl UnknownField {
     fn new(entry: &Entry, path: &str, duplicate: bool) -> Self {
-        let value = match &entry.node.value {
-            Value::List(_) => "[…]".to_owned(),
-            Value::Map(_) => "{…}".to_owned(),
-            _ => shortened(&entry.node.to_json().to_string()),
-        };
-        Self { path: path.to_owned(), at: entry.at.clone(), value, meant: None, duplicate, since: None }
+        Self { path: path.to_owned(), at: entry.at.clone(), meant: None, duplicate, since: None }
     }
 }
 

@@ -96,7 +96,7 @@ fn walk(tree: &dyn Tree, directory: &Path, used: &FlagUse, files: &mut Vec<Confi
             return found;
         }
         Err(error) => {
-            files.push(unread(directory, error.to_string()));
+            files.push(unread(directory, error.sentence()));
             return found;
         }
     };
@@ -109,7 +109,7 @@ fn walk(tree: &dyn Tree, directory: &Path, used: &FlagUse, files: &mut Vec<Confi
                     let kind = tree.lstat(&below).map_or(Kind::Other, |meta| meta.kind);
                     (below, kind)
                 })),
-                Err(error) => files.push(unread(&path, error.to_string())),
+                Err(error) => files.push(unread(&path, error.sentence())),
             }
         } else if path.as_os_str().as_bytes().ends_with(b".conf") {
             found.push(path);
@@ -132,7 +132,7 @@ fn read(tree: &dyn Tree, path: &Path, used: &FlagUse, drop_in: bool) -> ConfigFi
     let mut comment_lines = BTreeSet::new();
     let (state, document) = match tree.read(path) {
         Err(error) if error.is_not_found() => (ConfigFileState::Missing, None),
-        Err(error) => (bad(at.clone(), error.to_string()), None),
+        Err(error) => (bad(at.clone(), error.sentence()), None),
         Ok(bytes) => {
             let lines = (1..).zip(bytes.split(|byte| *byte == b'\n'));
             comment_lines.extend(lines.filter(|(_, line)| line.contains(&b'#')).map(|(number, _)| number));
@@ -168,7 +168,7 @@ fn parse(at: &Location, bytes: &[u8], drop_in: bool) -> (ConfigFileState, Option
 }
 
 /// What makes a document a configuration of the kubelet's.
-pub(super) const KIND: [(&str, &str); 2] =
+pub(crate) const KIND: [(&str, &str); 2] =
     [("kind", "KubeletConfiguration"), ("apiVersion", "kubelet.config.k8s.io/v1beta1")];
 
 /// Why a document is no `KubeletConfiguration`, and where.

@@ -7,6 +7,7 @@ pub mod fields;
 mod load;
 mod merge;
 
+pub(crate) use load::KIND;
 pub use load::load_config;
 
 use std::collections::BTreeSet;
@@ -64,7 +65,7 @@ impl ConfigFile {
             let entries = self.document.as_ref().map_or(&[][..], Node::entries);
             entries.iter().any(|entry| entry.key.eq_ignore_ascii_case(key))
         };
-        load::KIND.into_iter().filter(move |(key, _)| !is_written(key))
+        KIND.into_iter().filter(move |(key, _)| !is_written(key))
     }
 }
 
@@ -76,8 +77,6 @@ pub struct UnknownField {
     pub path: String,
     /// Where the key is.
     pub at: Location,
-    /// Its value, as JSON, shortened.
-    pub value: String,
     /// What was probably meant: the right case, or the field of a flag.
     pub meant: Option<&'static str>,
     /// Whether the key is known but is there twice.

@@ -183,8 +183,8 @@ fn missing_files_and_directories_are_told() {
     assert_eq!(
         states(&loaded(&loop_, None))[1..],
         [
-            "/d/a.conf: too many levels of symbolic links",
-            "/d/b.conf: is not a regular file",
+            "/d/a.conf: it has too many levels of symbolic links",
+            "/d/b.conf: it is not a regular file",
             "/d/c.conf: it is not UTF-8",
         ]
     );

@@ -314,7 +314,7 @@ fn read_file(tree: &dyn Tree, path: &Path, version: u32) -> Result<ParsedEnvFile
         Look::File => match tree.read(path) {
             Ok(bytes) => Ok(env_file::parse(&Location::file(path), &bytes, version)),
             Err(Unreadable::NotFound) => Err(EnvFileState::Missing),
-            Err(error) => skipped(error.to_string()),
+            Err(error) => skipped(error.sentence()),
         },
     }
 }

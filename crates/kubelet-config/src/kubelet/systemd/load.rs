@@ -110,7 +110,7 @@ impl Loader<'_> {
             Look::Directory => error("it is a directory".to_owned()),
             Look::Other(reason) => error(reason),
             Look::File => match self.tree.read(path) {
-                Err(failed) => error(failed.to_string()),
+                Err(failed) => error(failed.sentence()),
                 Ok(bytes) => {
                     let specifiers = builtin::specifiers(self.tree, self.manager, &unit.name, Some(path));
                     match self.file(&SourceFile::of(path, bytes), &specifiers) {
@@ -133,7 +133,7 @@ impl Loader<'_> {
             Look::Directory => "it is a directory".to_owned(),
             Look::Other(reason) => reason,
             Look::File => match self.tree.read(path) {
-                Err(failed) => failed.to_string(),
+                Err(failed) => failed.sentence(),
                 Ok(bytes) => {
                     let source = SourceFile::of(path, bytes);
                     if let Err(lost) = self.file(&source, specifiers) {

@@ -252,12 +252,12 @@ pub(super) fn look(tree: &dyn Tree, path: &Path) -> Look {
             Kind::File if meta.size_bytes == 0 => Look::Empty,
             Kind::File => Look::File,
             Kind::Directory => Look::Directory,
-            Kind::Link | Kind::Other => Look::Other(Unreadable::NotAFile.to_string()),
+            Kind::Link | Kind::Other => Look::Other(Unreadable::NotAFile.sentence()),
         },
         // The tree of an image has no devices.
         Err(_) if leads_to_null(tree, path) => Look::Null,
         Err(Unreadable::NotFound | Unreadable::LinkLoop) => Look::Missing,
-        Err(error) => Look::Other(error.to_string()),
+        Err(error) => Look::Other(error.sentence()),
     }
 }
 

@@ -39,7 +39,7 @@ pub(in crate::rules) fn node_ip(snapshot: &Snapshot, report: &mut Report) {
                 finding.fix(format!("write {declared} at {place}")).edits(edit)
             }
             None => finding.fix(format!(
-                "write an address that an interface of this host has at {place}. With a cloud controller it must be the \
+                "at {place} write an address that an interface of this host has. With a cloud controller it must be the \
                  one that the cloud reports (InternalIP)"
             )),
         });

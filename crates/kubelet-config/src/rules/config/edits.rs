@@ -138,7 +138,7 @@ pub(in crate::rules) fn addition(
 ) -> Option<(Location, Change)> {
     let found = find(snapshot, key)?;
     let indent = " ".repeat(usize::try_from(key.column).ok()?.checked_sub(1)?);
-    let field = format!("{}: {}", quoted(found.entry(), field), quoted(found.entry(), value));
+    let field = written(snapshot, key, field, value);
     Some(match found.is_in_braces() {
         true if found.has_own_line() => (key.clone(), Change::Above(format!("{indent}{field},"))),
         true => (key.at(key.line, key.column, 0), Change::Text(format!("{field}, "))),
@@ -153,6 +153,15 @@ pub(in crate::rules) fn addition(
 pub(in crate::rules) fn renaming(snapshot: &Snapshot, key: &Location, name: &str) -> Option<(Location, Change)> {
     let found = find(snapshot, key)?;
     (key.width > 0).then(|| (key.clone(), Change::Text(quoted(found.entry(), name))))
+}
+
+/// A field as one writes it into the file of a place.
+pub(in crate::rules) fn written(snapshot: &Snapshot, at: &Location, key: &str, value: &str) -> String {
+    let mut files = snapshot.config.files.iter().filter(|file| file.at.file == at.file);
+    match files.find_map(|file| file.document.as_ref()?.entries().first()) {
+        Some(first) => format!("{}: {}", quoted(first, key), quoted(first, value)),
+        None => format!("{key}: {value}"),
+    }
 }
 
 /// A key or a value in the style of the entry's file: in JSON every text is quoted, as the entry's own key is.

@@ -5,7 +5,6 @@
 //! here. The kubelet 1.36.3 refused each of these; a soft threshold without grace period it refuses later, in
 //! `pkg/kubelet/eviction/helpers.go`.
 
-use super::restart;
 use crate::kubelet::flags::duration_nanos;
 use crate::kubelet::snapshot::Snapshot;
 use crate::kubelet::table::rows;
@@ -20,11 +19,11 @@ const SECOND: i64 = 1_000_000_000;
 /// CF007.
 pub(in crate::rules) fn invalid(snapshot: &Snapshot, report: &mut Report) {
     let mut refuse = |path: &str, message: String, right: &str| {
-        report.add(refused(snapshot, path, &message).fix(format!(
-            "write {right} at {}, then {}",
-            settings::place(snapshot, path),
-            restart(snapshot)
-        )));
+        let at = settings::place(snapshot, path);
+        report.add(
+            refused(snapshot, path, &message)
+                .fix(format!("write {right} at {at}, then {}", settings::restart(snapshot, &at))),
+        );
     };
     for [path, taken] in rows(LIMITS).filter(|[path, taken]| !is_taken(snapshot, path, taken)) {
         let taken = match taken.strip_suffix("..") {
@@ -63,23 +62,24 @@ fn contradictions(snapshot: &Snapshot, refuse: &mut impl FnMut(&str, String, &st
         let serial = settings::shown(snapshot, "serializeImagePulls");
         let message = format!("maxParallelImagePulls is {pulls}, but {serial} and allows one image at a time");
         let serial = settings::name(snapshot, "serializeImagePulls", "serializeImagePulls");
-        refuse("maxParallelImagePulls", message, &format!("maxParallelImagePulls: 1, or false for {serial}"));
+        refuse("maxParallelImagePulls", message, &format!("false for {serial}, or maxParallelImagePulls: 1"));
     }
     if settings.text("systemCgroups").is_some() && settings.text("cgroupRoot").is_none() {
         let root = settings::name(snapshot, "cgroupRoot", "systemCgroups");
-        refuse("systemCgroups", "systemCgroups is set, but cgroupRoot is not".to_owned(), &format!("{root} as well"));
+        let right = format!("{root} as well, or delete systemCgroups");
+        refuse("systemCgroups", "systemCgroups is set, but cgroupRoot is not".to_owned(), &right);
     }
     let grace = settings.map("evictionSoftGracePeriod");
     for signal in settings.map("evictionSoft").keys().filter(|signal| !grace.contains_key(*signal)) {
         let signal = shortened(signal);
         let message = format!("evictionSoft has {signal}, but evictionSoftGracePeriod has no period for it");
         let periods = settings::name(snapshot, "evictionSoftGracePeriod", "evictionSoft");
-        refuse("evictionSoft", message, &format!("a period for {signal} into {periods}"));
+        refuse("evictionSoft", message, &format!("a period for {signal} into {periods}, or delete {signal}"));
     }
     let levels = settings.list("enforceNodeAllocatable");
     if levels.contains(&"none") && levels.len() > 1 {
         let message = "enforceNodeAllocatable has 'none' beside other values".to_owned();
-        refuse("enforceNodeAllocatable", message, "'none' alone, or the others alone");
+        refuse("enforceNodeAllocatable", message, "either 'none' or the others");
     }
 }
 
@@ -95,7 +95,7 @@ fn periods(snapshot: &Snapshot, refuse: &mut impl FnMut(&str, String, &str)) {
     }
     if period(critical) > period(all) {
         let message = format!("{}, but {} and must not be shorter", shown(critical), shown(all));
-        refuse(critical, message, &format!("a period that is not longer than {all}"));
+        refuse(critical, message, &format!("{all}'s value or less"));
     }
 }
 
@@ -118,8 +118,10 @@ fn image_thresholds(snapshot: &Snapshot) -> Option<Finding> {
     let finding = refused(snapshot, path, &message);
     // Of two that somebody set it is not known which one is wrong.
     if has_low && has_high || most <= 0 {
-        let (at, then) = (settings::place(snapshot, path), restart(snapshot));
-        return Some(finding.fix(format!("write values of which {high} is the higher one at {at}, then {then}")));
+        let at = |path| settings::place(snapshot, path);
+        let higher = format!("a higher {high} at {}", at(high));
+        let what = if most > 0 { format!("a lower {low} at {}, or {higher}", at(low)) } else { higher };
+        return Some(finding.fix(format!("write {what}, then {}", settings::restart(snapshot, &at(path)))));
     }
     Some(settings::set(finding, snapshot, low, &(most - USUAL_DISTANCE).max(0).to_string()))
 }

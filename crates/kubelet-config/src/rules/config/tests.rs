@@ -62,12 +62,20 @@ fn a_fix_names_a_setting_as_it_is_written_at_its_place() {
         findings.into_iter().find(|finding| finding.rule == rule).and_then(|finding| finding.fix).unwrap()
     };
     let flag = |extra: &str| kubeadm().file("/etc/default/kubelet", format!("KUBELET_EXTRA_ARGS=\"{extra}\"\n"));
+    let json =
+        kubeadm().file(CONFIG, r#"{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration"}"#);
+    let by_drop_in = kubeadm().file(
+        "/etc/systemd/system/kubelet.service.d/20-own.conf",
+        "[Service]\nEnvironment=\"KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml --read-only-port=10255\"\n",
+    );
     let misspelt = with("authentication:\n  x509:\n    clientCaFile: /ca\n");
     for (tree, rule, part) in [
         (with("authentication:\n  anonymous:\n    enabled: true\n"), "AU007", "write `enabled: false` at"),
-        (misspelt, "CF002", "write `clientCAFile: "),
+        (misspelt, "CF002", "write `clientCAFile` in place of `clientCaFile` at"),
+        (json, "AU003", "add `\"rotateCertificates\": true` to"),
         (with("authorization:\n  mode: AlwaysAllow\n"), "AU008", "write `mode: Webhook` at"),
         (with("imageGCLowThresholdPercent: 90\n"), "CF007", "write `imageGCLowThresholdPercent: 80` at"),
+        (by_drop_in, "AU009", "then `systemctl daemon-reload && systemctl restart kubelet`"),
         (flag("--eviction-soft=memory.available<1Gi"), "CF007", "into --eviction-soft-grace-period"),
         (flag("--eviction-hard=memory.available<10Mi,nodefs.available<5%"), "RS003", "write memory.available<100Mi"),
     ] {

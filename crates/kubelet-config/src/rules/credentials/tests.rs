@@ -244,7 +244,6 @@ fn who_renews_otherwise_is_left_in_peace() {
         snapshot.config.unknown = vec![UnknownField {
             path: "RotateCertificates".to_owned(),
             at: file("/c.yaml", 26),
-            value: "true".to_owned(),
             meant: Some("rotateCertificates"),
             duplicate: false,
             since: None,

@@ -103,6 +103,9 @@ fn a_later_file_overrides_an_earlier_one_and_a_later_line_an_earlier_line() {
         .file(ENV, "KUBELET_EXTRA_ARGS=--cloud-provider=external\n")
         .file("/etc/sysconfig/kubelet", "KUBELET_EXTRA_ARGS=\n");
     assert!(found(&tree, external(), "SD001")[0].starts_with("error /etc/sysconfig/kubelet:1"));
+    let unknown = kubeadm().file(ENV, "KUBELET_EXTRA_ARGS=--v=2\n").file(OWN, drop_in("--no-flag"));
+    let finding = findings_with(&unknown, external()).into_iter().find(|finding| finding.rule == "SD001").unwrap();
+    assert!(!finding.fix.unwrap().contains("systemctl"), "the kubelet gets what it has");
     let twice = kubeadm().file(ENV, "KUBELET_EXTRA_ARGS=--cloud-provider=external\nKUBELET_EXTRA_ARGS=--v=2\n");
     assert!(found(&twice, external(), "SD001")[0].starts_with("error /etc/default/kubelet:2"));
 }
@@ -136,6 +139,9 @@ fn two_environment_lines_lose_the_first() {
         [""; 0],
         "the new line may leave the flag out on purpose"
     );
+    let in_unit = tree.without(early).file("/etc/systemd/system/kubelet.service", drop_in("--v=4"));
+    let in_unit = found(&in_unit, external(), "SD024");
+    assert!(in_unit[0].ends_with("because systemd loads drop-ins after the unit file. Lost: --v=4"), "{in_unit:?}");
     let same = kubeadm().file(
         "/etc/systemd/system/kubelet.service.d/05-early.conf",
         "[Service]\nEnvironment=\"KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml\" LVL=x\n",

@@ -76,8 +76,8 @@ fn judge(snapshot: &Snapshot, set: &Set<'_>) -> Option<Finding> {
     };
     let Some(version) = &snapshot.version else {
         let refusal = refused_by(*gates::RELEASES.end())?;
-        let who = "the kubelet's version is not known, and one that refuses the gate exits";
-        return Some(finding(snapshot, set, gate, Severity::Warning, refusal, who));
+        let finding = finding(snapshot, set, gate, Severity::Warning, refusal, "a kubelet that refuses the gate exits");
+        return Some(finding.and("The version of this one is not known"));
     };
     let is_listed = gates::RELEASES.contains(&version.minor) && version.suffix.is_empty();
     if let Some(refusal) = refused_by(version.minor) {

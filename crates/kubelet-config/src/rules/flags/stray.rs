@@ -110,7 +110,13 @@ fn cause(snapshot: &Snapshot, arrived: &Arrived<'_>, stray: &PositionalArg) -> (
         return (format!("systemd expands no variable in the value of {}", holder.name), fix);
     }
     let (cause, fix) = if text.starts_with('$') {
-        let cause = "systemd does not expand this variable: it expands only ${X}, and $X as a word of its own";
+        let words = snapshot.unit.exec.iter().flat_map(|exec| &exec.words);
+        let declared = snapshot.command.args.get(1 + stray.word).map(|word| &word.declared);
+        let cause = if words.filter(|word| Some(&word.at) == declared).any(|word| word.text.starts_with("$$")) {
+            "systemd expands no variable here: `$$` is a literal dollar sign"
+        } else {
+            "systemd does not expand this variable: it expands only ${X}, and $X as a word of its own"
+        };
         (cause, format!("write the value out at {at}, or write ${{X}}"))
     } else if snapshot.command.args.iter().take(1 + stray.word).any(|word| word.text == "--") {
         ("'--' ends the flags", format!("remove '--' before {at}"))

@@ -283,6 +283,7 @@ fn sd016_knows_the_unit_files_traps() {
         found(&tree, version("1.33.4"), "SD016")
     };
     assert_eq!(line("$UNSET --v=2"), [""; 0]);
+    assert!(line("$$HOME")[0].contains("`$$` is a literal dollar sign"));
     let empty = line("${UNSET} --v=2");
     assert!(empty[0].contains("The word is empty"), "{empty:?}");
     assert!(empty[0].starts_with("fatal /usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf:3: "), "{empty:?}");

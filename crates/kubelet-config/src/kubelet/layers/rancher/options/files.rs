@@ -63,7 +63,7 @@ pub(super) fn read(
     kubelet: &mut KubeletCommand,
 ) {
     let place = Location::file(path);
-    let parsed = tree.read_text(path).map_err(|error| (place.clone(), error.to_string())).and_then(|text| {
+    let parsed = tree.read_text(path).map_err(|error| (place.clone(), error.sentence())).and_then(|text| {
         let document = document::parse(&place, &text).map_err(|error| (error.at, error.reason))?;
         Ok((document, text))
     });
@@ -71,7 +71,7 @@ pub(super) fn read(
         Ok((document, text)) if matches!(document.value, Value::Map(_) | Value::Null) => (document, text),
         other => {
             let not_a_map =
-                |(document, _): (Node, String)| (document.at, "is no map of options, as `key: value`".to_owned());
+                |(document, _): (Node, String)| (document.at, "it is no map of options, as `key: value`".to_owned());
             kubelet.unreadable.push(other.map_or_else(|error| error, not_a_map));
             kubelet.new_argument = None;
             return;
