@@ -12,6 +12,8 @@ CARGO_CYCLONEDX_VERSION := 0.5.9
 MDBOOK_VERSION := 0.5.4
 CARGO_TARGET_DIR ?= $(CURDIR)/target
 export CARGO_TARGET_DIR
+# Where Debian has mkfs.ext4 and losetup, also without a login shell.
+export PATH := $(PATH):/usr/sbin:/sbin
 
 TARGET := x86_64-unknown-linux-musl
 ARM_TARGET := aarch64-unknown-linux-musl
@@ -49,16 +51,20 @@ cargo build $(QUIET) --locked --profile gate --package nodevigil && cargo build 
 $(STORIES_ENV) NODEVIGIL_BIN="$(CARGO_TARGET_DIR)/gate/nodevigil" "$(CARGO_TARGET_DIR)/debug/e2e"
 endef
 
-# Programs, each with the Debian packages that bring it. A program that is there is left alone, wherever it came from: installing
-# Debian's containerd would remove Docker's.
+# Programs, each with the Debian packages that bring it, as PROGRAM:PACKAGE:PACKAGE: a comma would end the argument of $(call). A program
+# that is there is left alone, wherever it came from: installing Debian's containerd would remove Docker's.
+# tests/tidy/install.rs holds each target to them.
+BUILD_PROGRAMS := cc:gcc:libc6-dev
+RELEASE_PROGRAMS := gcc:gcc:libc6-dev musl-gcc:musl-tools readelf:binutils
+ARM_PROGRAMS := aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu:libc6-dev-arm64-cross readelf:binutils
 NODE_PROGRAMS := unshare:util-linux systemctl:systemd dbus-daemon:dbus ip:iproute2 containerd:containerd runc:runc nft:nftables mkfs.ext4:e2fsprogs losetup:mount patch:patch
 GUEST_PROGRAMS := qemu-system-x86_64:qemu-system-x86 busybox:busybox-static
 FULL_PROGRAMS := faketime:faketime python3:python3 curl:curl rpm:rpm busybox:busybox-static
 PACKAGE_PROGRAMS := cloud-init:cloud-init cpio:cpio lintian:lintian rpmlint:rpmlint rpm:rpm
 define INSTALL
-PATH="$$PATH:/usr/sbin:/sbin"; packages=; \
+packages=; \
 for pair in $(1); do \
-  command -v "$${pair%%:*}" >/dev/null || packages="$$packages $$(echo "$${pair#*:}" | tr , ' ')"; \
+  command -v "$${pair%%:*}" >/dev/null || packages="$$packages $$(echo "$${pair#*:}" | tr : ' ')"; \
 done; \
 if [ -n "$$packages" ]; then \
   line="apt-get install --no-install-recommends$$packages"; \
@@ -76,8 +82,9 @@ NEED_ROOT = [ "$$(id -u)" = 0 ] || { echo "run this as root: it boots a node in 
 NEED_GO = command -v go >/dev/null || { echo "go is missing: install Go 1.26 or later (https://go.dev/dl), or set KUBEBUILDER_ASSETS" >&2; exit 1; }
 NEED_CARGO = command -v cargo >/dev/null || { echo "cargo is missing: install Rust 1.95 or later (https://rustup.rs)" >&2; exit 1; }
 
-# XDG_CONFIG_HOME: the go command counts its own use in a file below it. GOENV keeps the user's settings all the same.
-GO_ENV = GOENV="$${GOENV:-$${XDG_CONFIG_HOME:-$$HOME/.config}/go/env}" XDG_CONFIG_HOME="$(CACHE)/go/config" \
+# XDG_CONFIG_HOME: the go command counts its own use in a file below it. GOENV keeps the user's settings all the same. GOTOOLCHAIN: some
+# modules need a newer patch release than the one that is installed, and Debian's go does not fetch one by itself.
+GO_ENV = GOTOOLCHAIN=auto GOENV="$${GOENV:-$${XDG_CONFIG_HOME:-$$HOME/.config}/go/env}" XDG_CONFIG_HOME="$(CACHE)/go/config" \
   GOCACHE="$(CACHE)/go/build" GOMODCACHE="$(CACHE)/go/mod" GOFLAGS="-modcacherw $(GO_TAGS)"
 # Builds into directory $(2) by the command $(3), if it is not there: $(1) is printed.
 define GO_BUILD
@@ -89,7 +96,7 @@ if [ ! -d "$(2)" ]; then \
 fi
 endef
 
-.PHONY: help docs site test stories gate-needs full-needs demo demo-plan picture record well test-full oracle flags rules packed bench fuzz audit release musl packages arm arm-needs test-arm image chart crane helm sbom dist install cluster consumers crds kernel scheduler peer promtool nfpm kubelets cargo-deny mdbook clean
+.PHONY: help docs site test stories gate-needs full-needs demo demo-plan picture record well test-full oracle flags rules packed bench fuzz audit release musl packages arm arm-needs test-arm image chart crane helm sbom dist install rust cluster consumers crds kernel scheduler peer promtool nfpm kubelets cargo-deny mdbook clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -109,9 +116,8 @@ test: cargo-deny ## The gate: format, lints, dependencies' licences and sources,
 stories: $(if $(filter gate,$(TIER)),gate-needs,full-needs consumers crds kernel scheduler chart) ## What happens to real nodes, TIER=full (or gate); STORIES="life:: api" for a part, TABLE=FILE for what they provoke
 	@$(E2E) --tier $(or $(TIER),full) $(if $(TABLE),--table $(abspath $(TABLE))) $(STORIES)
 
-gate-needs:
+gate-needs: rust
 	@$(NEED_ROOT)
-	@$(NEED_CARGO)
 	@$(call INSTALL,$(NODE_PROGRAMS))
 	@$(MAKE) cluster
 
@@ -133,15 +139,15 @@ demo-plan:
 	@echo "   1 min  Debian packages, if some are missing"
 	@[ -n "$(KUBEBUILDER_ASSETS)" ] || echo "  10 min  Kubernetes' programs, built with Go (KUBEBUILDER_ASSETS=DIRECTORY saves this)"
 	@echo "   4 min  nodevigil and the demo's own program, built with cargo"
-	@echo "   1 min  the demo, which waits for 50 s until the control plane notices a dead kubelet"
+	@echo "   3 min  the demo, which waits until the control plane notices a dead kubelet, and until a node is two minutes old"
 
-picture: $(if $(RECORD),record) ## Draws docs/demo.svg and docs/timeline.svg from docs/demo.cast; RECORD=1 first records the demo, as root (four minutes)
+picture: rust $(if $(RECORD),record) ## Draws docs/demo.svg and docs/timeline.svg from docs/demo.cast; RECORD=1 first records the demo, as root (four minutes)
 	@cargo run --quiet --locked --package picture draw
 
-# With a terminal, as the demo has colors on no other. It waits until the nodes are older than two minutes; the picture cuts the pause.
+# With a terminal, as the demo has colors on no other. The picture cuts its pauses.
 record: gate-needs
 	@cargo build --quiet --locked --package picture
-	@script --quiet --return --flush --command '$(E2E) --demo=125' /dev/null | "$(CARGO_TARGET_DIR)/debug/picture" record
+	@script --quiet --return --flush --command '$(E2E) --demo' /dev/null | "$(CARGO_TARGET_DIR)/debug/picture" record
 
 well: full-needs ## A healthy node, disturbed at random for WELL_MINUTES (60), WELL_SEED to repeat a run; ends at the first problem that it shows
 	@$(E2E) --well $(or $(WELL_MINUTES),60) $(if $(WELL_SEED),--seed $(WELL_SEED))
@@ -154,7 +160,7 @@ oracle: flags ## 1,500 random trees of unit files against a real systemd, flags 
 	@$(NEED_ROOT)
 	@ORACLE_TREES="$${ORACLE_TREES:-1500}" ORACLE_SEED="$${ORACLE_SEED:-$$(date +%s)}" cargo test --locked --package nodevigil-full --test oracle
 
-flags: cluster kubelets
+flags: rust cluster kubelets
 	@KUBEBUILDER_ASSETS="$(ASSETS)" NODEVIGIL_KUBELETS="$(CACHE)/kubelets" cargo test --locked --package nodevigil-full --test kubelet
 
 rules: promtool
@@ -170,7 +176,7 @@ bench: full-needs peer release ## What the agent costs compared with node-proble
 	@cargo build --quiet --locked --package nodevigil-e2e
 	@$(STORIES_ENV) NODEVIGIL_BIN="$(CURDIR)/dist/nodevigil" "$(CARGO_TARGET_DIR)/debug/e2e" --bench $(or $(IDLE_SECS),600)
 
-docs: ## Writes what is generated from the program: docs/reference, packaging/config.d
+docs: rust ## Writes what is generated from the program: docs/reference, packaging/config.d
 	@NODEVIGIL_WRITE_DOCS=1 cargo test --quiet --locked --package nodevigil reference::
 
 # What the site has, in the directories in which the links of the documents look for it.
@@ -185,7 +191,8 @@ site: mdbook ## The documents as a searchable site whose links are checked, in d
 	@tests/step.sh "links" cargo test --locked --package tidy --test documents -- --ignored
 	@echo "dist/site/index.html"
 
-fuzz: ## Random input for what reads the kubelet's files and hides secrets, FUZZ_SECONDS (60) for each target
+fuzz: rust ## Random input for what reads the kubelet's files and hides secrets, FUZZ_SECONDS (60) for each target
+	@$(call INSTALL,c++:g++)
 	@fuzz/run.sh "$${FUZZ_SECONDS:-60}"
 
 # Not in `make test`: the answer changes with the day.
@@ -203,9 +210,8 @@ endef
 release: musl ## The static binary, at dist/nodevigil
 	@$(call BUILD,$(TARGET),dist/nodevigil)
 
-musl:
-	@$(NEED_CARGO)
-	@$(call INSTALL,gcc:gcc,libc6-dev musl-gcc:musl-tools)
+musl: rust
+	@$(call INSTALL,$(RELEASE_PROGRAMS))
 	@[ -d "$$(rustc --print target-libdir --target $(TARGET))" ] || rustup target add $(TARGET)
 
 # The deb and the rpm of dist/ARCH/nodevigil. What they contain: packaging/nfpm.yaml.
@@ -231,9 +237,8 @@ arm: release nfpm arm-needs ## The same for arm64
 	@$(call BUILD,$(ARM_TARGET),dist/arm64/nodevigil)
 	@$(call PACK,arm64,$(ARM_TARGET))
 
-arm-needs:
-	@$(NEED_CARGO)
-	@$(call INSTALL,aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu,libc6-dev-arm64-cross)
+arm-needs: rust
+	@$(call INSTALL,$(ARM_PROGRAMS))
 	@[ -d "$$(rustc --print target-libdir --target $(ARM_TARGET))" ] || rustup target add $(ARM_TARGET)
 
 # qemu-user of Debian 12 knows neither openat2(2) nor sock_diag(7), which the tests that are left out need.
@@ -251,7 +256,7 @@ chart: helm ## The Helm chart and the manifest for kubectl, in dist/; checked wi
 
 # cargo-cyclonedx writes one for each crate of the workspace, beside its Cargo.toml; that of the root package is nodevigil's.
 # It is of amd64's binary; arm64's has the same crates but for core_detect.
-sbom: ## The crates of the binary, as a CycloneDX bill of materials: dist/nodevigil.cdx.json
+sbom: rust ## The crates of the binary, as a CycloneDX bill of materials: dist/nodevigil.cdx.json
 	@$(call CARGO_INSTALL,cargo-cyclonedx,$(CARGO_CYCLONEDX_VERSION))
 	@mkdir -p dist && "$(CACHE)/cargo/bin/cargo-cyclonedx" cyclonedx --quiet --format json --spec-version 1.5 --target $(TARGET) --override-filename nodevigil.cdx
 	@sed "s,file://$(CURDIR),file://,g" nodevigil.cdx.json >dist/nodevigil.cdx.json
@@ -279,6 +284,10 @@ install: ## Copies binary, units, default settings and documents to $(DESTDIR)$(
 	@install -m 644 LICENSE $(wildcard *.md docs/*.md) "$(DESTDIR)$(PREFIX)/share/doc/nodevigil"
 	@install -m 644 docs/reference/* "$(DESTDIR)$(PREFIX)/share/doc/nodevigil/reference"
 	@echo "installed below $(DESTDIR)$(PREFIX)"
+
+rust:
+	@$(NEED_CARGO)
+	@$(call INSTALL,$(BUILD_PROGRAMS))
 
 cluster:
 	@if [ -n "$(KUBEBUILDER_ASSETS)" ]; then \
@@ -327,7 +336,6 @@ kubelets:
 
 # Installs version $(2) of $(1) from crates.io, if it is not there; $(3): further arguments.
 define CARGO_INSTALL
-$(NEED_CARGO); \
 case "$$("$(CACHE)/cargo/bin/$(1)" --version 2>/dev/null)" in \
   *$(2)) ;; \
   *) tests/step.sh "cargo install $(1) (some minutes, once)" \
@@ -335,10 +343,10 @@ case "$$("$(CACHE)/cargo/bin/$(1)" --version 2>/dev/null)" in \
 esac
 endef
 
-cargo-deny:
+cargo-deny: rust
 	@$(call CARGO_INSTALL,cargo-deny,$(CARGO_DENY_VERSION))
 
-mdbook:
+mdbook: rust
 	@$(call CARGO_INSTALL,mdbook,$(MDBOOK_VERSION),--no-default-features --features search)
 
 clean: ## Removes target/ and dist/; the cache stays
