@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use log::Level;
 use tokio::sync::{mpsc, watch};
 
 use crate::condition::engine::Engine;
@@ -27,6 +28,9 @@ const STATUS_EVERY: Duration = Duration::from_secs(30);
 const HUNG_AFTER: Duration = Duration::from_mins(2);
 /// Ticks are four seconds apart. If one lasts this long, the host was suspended.
 const SUSPENDED_FROM: Duration = Duration::from_secs(10);
+
+/// The `MESSAGE_ID` of each transition in the journal (`systemd.journal-fields(7)`).
+const TRANSITION_ID: &str = "4f712d08936543adb149111fa83f87de";
 
 /// Whether the monitors work.
 struct Monitors {
@@ -186,12 +190,7 @@ impl Agent {
     }
 
     fn transition(&self, from: Option<Condition>, to: Condition) {
-        let (kind, status, reason, message) = (to.kind.name(), to.status.name(), &to.reason, &to.message);
-        if to.is_problem() {
-            tracing::warn!("{kind} is {status} ({reason}): {message}");
-        } else {
-            tracing::info!("{kind} is {status} ({reason}): {message}");
-        }
+        self.log_transition(&to);
         if from.as_ref().is_none_or(|from| from.status != to.status) {
             self.metrics.transition(to.kind, to.status);
         }
@@ -200,6 +199,19 @@ impl Agent {
             let waiting = self.transitions.max_capacity();
             tracing::warn!("{waiting} Events wait for the API server; later Events are dropped until it accepts one");
         }
+    }
+
+    /// Logs a transition with its fields of the journal, which docs/operate.md names.
+    fn log_transition(&self, to: &Condition) {
+        let (kind, status, reason, message) = (to.kind.name(), to.status.name(), &*to.reason, &to.message);
+        let is_about_kubelet = matches!(to.kind, ConditionType::KubeletHealthy | ConditionType::KubeletConfigValid);
+        let unit = self.watched.borrow().unit.clone().filter(|_| is_about_kubelet).unwrap_or_default();
+        log::log!(
+            if to.is_problem() { Level::Warn } else { Level::Info },
+            MESSAGE_ID = TRANSITION_ID, NODEVIGIL_CONDITION = kind, NODEVIGIL_STATUS = status, NODEVIGIL_REASON = reason,
+            NODEVIGIL_UNIT = unit.as_str();
+            "{kind} is {status} ({reason}): {message}"
+        );
     }
 
     /// The time by the API server's clock, as far as it is known.

@@ -1,4 +1,8 @@
-//! Log lines to stderr, which is the journal's for a service, through a bounded queue: journald may hang, and then a write blocks.
+//! Log lines to stderr, which is the journal's for a service, and lines with fields to journald's own socket. Both go through a bounded
+//! queue: journald may hang, and then a write blocks.
+//!
+//! Only lines with fields use the socket. journald looks up the unit of a datagram's sender, and does not find it if the process has ended
+//! meanwhile (<https://github.com/systemd/systemd/issues/2913>): `journalctl -u` would lack the line that explains an exit.
 
 use std::io::{self, Write as _};
 use std::sync::OnceLock;
@@ -7,8 +11,10 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 use std::{env, thread};
 
+use log::kv::{self, Key, Value, VisitSource};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use rustix::fs::fstat;
+use systemd_journal_logger::JournalLog;
 
 /// Lines that wait while stderr blocks; more are dropped.
 const QUEUE: usize = 256;
@@ -21,9 +27,42 @@ static QUEUED: OnceLock<SyncSender<Queued>> = OnceLock::new();
 static LOST: AtomicU64 = AtomicU64::new(0);
 
 enum Queued {
-    Line(Level, String),
+    Line(Line),
     /// All lines before it are written.
     Flush(SyncSender<()>),
+}
+
+/// Bounded and without control characters.
+struct Line {
+    level: Level,
+    text: String,
+    /// The record's key-value pairs: fields of the journal (`systemd.journal-fields(7)`).
+    fields: Vec<(String, String)>,
+}
+
+impl Line {
+    fn new(record: &Record<'_>) -> Self {
+        let mut fields = Fields::default();
+        drop(record.key_values().visit(&mut fields));
+        Self { level: record.level(), text: sanitize(&record.args().to_string()), fields: fields.0 }
+    }
+}
+
+#[derive(Default)]
+struct Fields(Vec<(String, String)>);
+
+impl<'kvs> VisitSource<'kvs> for Fields {
+    fn visit_pair(&mut self, key: Key<'kvs>, value: Value<'kvs>) -> Result<(), kv::Error> {
+        let value = sanitize(&value.to_string());
+        if !value.is_empty() {
+            self.0.push((key.as_str().to_owned(), value));
+        }
+        Ok(())
+    }
+}
+
+fn sanitize(text: &str) -> String {
+    redact::bounded(&redact::escape_controls(text), MAX_LINE_BYTES)
 }
 
 struct QueuedLog;
@@ -38,8 +77,7 @@ impl Log for QueuedLog {
 
     fn log(&self, record: &Record<'_>) {
         if self.enabled(record.metadata()) {
-            let text = redact::bounded(&redact::escape_controls(&record.args().to_string()), MAX_LINE_BYTES);
-            let line = Queued::Line(record.level(), text);
+            let line = Queued::Line(Line::new(record));
             if QUEUED.get().is_none_or(|queue| queue.try_send(line).is_err()) {
                 LOST.fetch_add(1, Ordering::Relaxed);
             }
@@ -67,20 +105,50 @@ pub fn flush() {
 }
 
 fn write(lines: &Receiver<Queued>) {
-    let is_journal = is_journal();
-    // At once, as stderr has no buffer of its own.
-    let write =
-        |level, text: &str| io::stderr().write_all(format!("{}{text}\n", prefix(level, is_journal)).as_bytes()).ok();
+    let sink = Sink::new();
     for queued in lines {
         let lost = LOST.swap(0, Ordering::Relaxed);
         if lost > 0 {
-            write(Level::Warn, &format!("{lost} log lines before this are lost"));
+            sink.to_stderr(Level::Warn, &format!("{lost} log lines before this are lost"));
         }
         match queued {
             Queued::Flush(done) => done.try_send(()).unwrap_or_default(),
-            Queued::Line(level, text) => _ = write(level, &text),
+            Queued::Line(line) => sink.write(&line),
         }
     }
+}
+
+/// Where lines are written.
+struct Sink {
+    is_journal: bool,
+    /// journald's socket; none if stderr is not the journal's.
+    socket: Option<JournalLog>,
+}
+
+impl Sink {
+    fn new() -> Self {
+        let is_journal = is_journal();
+        Self { is_journal, socket: is_journal.then(|| JournalLog::new().ok()).flatten() }
+    }
+
+    fn write(&self, line: &Line) {
+        let socket = self.socket.as_ref().filter(|_| !line.fields.is_empty());
+        if socket.is_none_or(|socket| send(socket, line).is_err()) {
+            self.to_stderr(line.level, &line.text);
+        }
+    }
+
+    /// At once, as stderr has no buffer of its own.
+    fn to_stderr(&self, level: Level, text: &str) {
+        _ = io::stderr().write_all(format!("{}{text}\n", prefix(level, self.is_journal)).as_bytes());
+    }
+}
+
+fn send(socket: &JournalLog, line: &Line) -> io::Result<()> {
+    // The crate maps `Info` to the priority `notice`, and `Debug` to `info`.
+    let level = if line.level == Level::Info { Level::Debug } else { line.level };
+    let record = |text| Record::builder().level(level).target("nodevigil").key_values(&line.fields).args(text).build();
+    socket.journal_send(&record(format_args!("{}", line.text)))
 }
 
 /// Whether stderr is connected to the journal (`systemd.exec(5)`, `$JOURNAL_STREAM`).

@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::Value;
 
 use crate::scene::{Condition, ObservedNode, Scene, wait_a_second};
 use crate::support::{WAIT, wait_until};
@@ -160,4 +161,31 @@ pub fn systemd_finds_no_fault_with_the_unit(scene: &Scene) -> Result<()> {
     let (code, table) = node.run("systemd-analyze security --no-pager --threshold=30 nodevigil.service")?;
     ensure!(code == 0, "{table}");
     Ok(())
+}
+
+/// The history of a condition, by its field in the journal.
+pub fn a_transition_has_fields_in_the_journal(scene: &Scene) -> Result<()> {
+    let node = scene.healthy()?;
+    let crashed = node.kill_for_good()?;
+    node.sh("journalctl --sync")?;
+    let lines = node.sh("journalctl -q -o json NODEVIGIL_REASON=KubeletCrashed")?;
+    let lines: Vec<Value> = lines.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    let [line] = &lines[..] else { bail!("{} lines with this field: {lines:#?}", lines.len()) };
+    let message = format!("KubeletHealthy is False (KubeletCrashed): {}", crashed.message);
+    for (field, value) in [
+        ("MESSAGE", message.as_str()),
+        ("PRIORITY", "4"),
+        ("NODEVIGIL_CONDITION", "KubeletHealthy"),
+        ("NODEVIGIL_STATUS", "False"),
+        ("NODEVIGIL_UNIT", "kubelet.service"),
+        ("_SYSTEMD_UNIT", "nodevigil.service"),
+    ] {
+        ensure!(line[field] == value, "{field}: {line:#}");
+    }
+    let id = line["MESSAGE_ID"].as_str().context("MESSAGE_ID")?;
+    let history = node.sh(&format!("journalctl -q -o cat MESSAGE_ID={id} NODEVIGIL_CONDITION=KubeletHealthy"))?;
+    ensure!(history.lines().count() >= 2 && history.contains("KubeletIsHealthy"), "{history}");
+    // The same line once, among the others.
+    ensure!(node.journal("nodevigil")?.matches(&message).count() == 1, "{}", node.journal("nodevigil")?);
+    node.start_kubelet().map(drop)
 }

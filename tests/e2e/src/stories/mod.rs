@@ -84,6 +84,7 @@ pub const STORIES: &[Story] = &[
     gate("agent::crash_meanwhile", agent::a_crash_while_the_agent_is_stopped_is_reported),
     gate("agent::stop_while_false", agent::a_stop_of_the_agent_withdraws_a_false),
     gate("agent::stop_while_true", agent::a_stop_of_the_agent_keeps_a_true),
+    gate("agent::journal", agent::a_transition_has_fields_in_the_journal),
     full("agent::pod", agent::a_pod_waits_while_the_service_runs),
     full("agent::upgraded", agent::an_upgrade_changes_nothing),
     full("agent::shutdown", agent::a_shutdown_is_no_fault),
