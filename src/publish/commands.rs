@@ -73,10 +73,11 @@ pub async fn identity(settings: &KubernetesSettings, kubelet: KubeletFacts) -> R
 
 /// Asks the API server once for the Node of that name, with the credential in `kubeconfig`.
 pub async fn read_node(kubeconfig: PathBuf, name: &str) -> NodeAnswer {
+    let node = name.to_owned();
     let connect = async {
         let mut config = read_files(move || identity::read(Source::Kubeconfig(kubeconfig))).await??.config;
         exec::ask(&mut config.auth_info).await?;
-        anyhow::Ok(read_files(move || unobserved().connect(config)).await??)
+        anyhow::Ok(read_files(move || unobserved().connect(config, &node)).await??)
     };
     let client = match connect.await {
         Ok(client) => client,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use hyper::header::HeaderValue;
 use hyper::{Method, Request, Response, StatusCode, header};
 use kube::Client;
 use kube::client::{Body, ClientBuilder};
@@ -53,8 +54,9 @@ impl ApiConnection {
         Self { facts, troubles, requests, backoff, refusals: Arc::default(), answers, unauthorized }
     }
 
-    /// Builds a client. This reads files and belongs into `spawn_blocking`.
-    pub fn connect(&self, mut config: kube::Config) -> kube::Result<Client> {
+    /// Builds a client whose requests name `node` in their `User-Agent`. This reads files and belongs into `spawn_blocking`.
+    pub fn connect(&self, mut config: kube::Config, node: &str) -> kube::Result<Client> {
+        config.headers.extend(HeaderValue::from_str(&user_agent(node)).ok().map(|agent| (header::USER_AGENT, agent)));
         config.default_retry = false; // `send` waits instead
         config.connect_timeout = Some(DEADLINE);
         config.read_timeout = Some(SILENT_AFTER);
@@ -216,6 +218,16 @@ impl ApiConnection {
 
 fn is_unreached(facts: &ApiFacts) -> bool {
     matches!(facts.reach, Reach::Unreached { .. })
+}
+
+/// Who asks, for audit logs, in the form of Kubernetes' own clients.
+fn user_agent(node: &str) -> String {
+    let arch = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    format!("nodevigil/{} (linux/{arch}) {node}", env!("CARGO_PKG_VERSION"))
 }
 
 /// Sends a request and reads its whole answer, except that of a watch.

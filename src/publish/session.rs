@@ -59,8 +59,8 @@ pub async fn connect(
     let (source, files, mut config) = (identity.source, identity.files, identity.config);
     let expires = exec::ask(&mut config.auth_info).await.with_context(|| source.to_string())?;
     let server = config.cluster_url.to_string();
-    let building = api.clone();
-    let client = read_files(move || building.connect(config)).await?;
+    let (building, node) = (api.clone(), node_name.clone());
+    let client = read_files(move || building.connect(config, &node)).await?;
     let client = client.map_err(|error| anyhow!("{source}: {}", connection::describe(&error)))?;
     api.facts.send_modify(|facts| facts.server = Some(server));
     let renew_at = expires.map(|expires| renewal(expires, api.now()));

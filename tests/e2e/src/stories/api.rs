@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use nix::sys::signal::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::scene::{Scene, wait_a_second};
 use crate::support::namespaces;
@@ -165,4 +165,23 @@ pub fn a_request_that_is_carried_out_late_does_not_stay(scene: &Scene) -> Result
     scene.plane().signal_apiserver(Signal::SIGCONT)?;
     let paused = node.kubelet().wait_for(from, "Unknown", "NodePaused")?;
     node.kubelet().ensure_unchanged(&paused)
+}
+
+pub fn an_audit_log_names_the_agent_and_its_node(scene: &Scene) -> Result<()> {
+    let node = scene.healthy()?;
+    node.sh("nodevigil diagnose >/dev/null; true")?;
+    let agent = format!(") {}", scene.node_name());
+    let user = format!("nodevigil:{}", scene.node_name());
+    let log = scene.plane().audit_log()?;
+    let entries: Vec<Value> = log.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    let ours: Vec<_> = entries.iter().filter(|entry| entry["user"]["username"] == user.as_str()).collect();
+    for verb in ["get", "watch", "patch", "create"] {
+        ensure!(ours.iter().any(|entry| entry["verb"] == verb), "no {verb} of {user} in the audit log");
+    }
+    let other = ours.iter().find(|entry| {
+        let name = entry["userAgent"].as_str().unwrap_or_default();
+        !(name.starts_with("nodevigil/") && name.contains(" (linux/") && name.ends_with(&agent))
+    });
+    ensure!(other.is_none(), "{:#}", other.unwrap_or(&&Value::Null));
+    Ok(())
 }

@@ -95,6 +95,7 @@ pub const STORIES: &[Story] = &[
     full("api::refused", api::a_refused_apply_is_a_trouble_until_it_is_allowed),
     full("api::late_write", api::a_request_that_is_carried_out_late_does_not_stay),
     full("api::wrong_clock", api::a_wrong_clock_moves_no_transition_time),
+    gate("api::audit", api::an_audit_log_names_the_agent_and_its_node),
     gate("api::foreign_owner", api::a_condition_of_another_manager_is_left_alone),
     gate("bootstrap::ready", bootstrap::a_ready_node_is_bootstrapped),
     full("bootstrap::stuck", bootstrap::a_taint_that_is_not_removed_is_late_then_stuck),

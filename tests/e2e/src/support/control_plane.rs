@@ -95,6 +95,11 @@ impl ControlPlane {
         self.kubeadm(&["kubeconfig", "user", "--client-name", user, "--org", group, "--validity-period", &validity])
     }
 
+    /// The API server's audit log: one JSON object a line, without bodies.
+    pub fn audit_log(&self) -> Result<String> {
+        fs::read_to_string(self.file("audit.log")).context("reading the audit log")
+    }
+
     /// The port of the API server.
     pub fn port(&self) -> u16 {
         self.port
@@ -198,6 +203,11 @@ impl ControlPlane {
         fs::write(self.file("admin.conf"), self.kubeconfig("admin", "system:masters")?)?;
         let manager = self.kubeconfig("system:kube-controller-manager", "system:authenticated")?;
         fs::write(self.file("controller-manager.conf"), manager)?;
+        let stages = ["RequestReceived", "ResponseStarted", "Panic"];
+        let audit = json!({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": stages, "rules": [
+            {"level": "Metadata", "userGroups": ["nodevigil-agents"]}, {"level": "None"},
+        ]});
+        fs::write(self.file("audit.yaml"), audit.to_string())?;
         Ok(())
     }
 
@@ -232,6 +242,8 @@ impl ControlPlane {
             format!("--service-account-key-file={}", pki("sa.pub")),
             format!("--service-account-signing-key-file={}", pki("sa.key")),
             format!("--client-ca-file={}", pki("ca.crt")),
+            format!("--audit-policy-file={}", self.file("audit.yaml")),
+            format!("--audit-log-path={}", self.file("audit.log")),
             format!("--tls-cert-file={}", pki("apiserver.crt")),
             format!("--tls-private-key-file={}", pki("apiserver.key")),
         ]
