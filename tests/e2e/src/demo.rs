@@ -4,7 +4,6 @@
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -12,6 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::bench::outer_pid;
+use crate::disturbances::wait_until_not_young;
 use crate::scene::{Condition, ObservedNode, Scene};
 use crate::support::control_plane::ControlPlane;
 use crate::support::{WAIT, say};
@@ -31,8 +31,8 @@ struct Demo {
     rows: Vec<String>,
 }
 
-/// Plays it; ends at the first step that does not show what it should. `pause` is between the boot of the nodes and what happens to them.
-pub fn run(pause: Duration) -> Result<ExitCode> {
+/// Plays it; ends at the first step that does not show what it should.
+pub fn run() -> Result<ExitCode> {
     heading("A control plane and two nodes, with nodevigil (about 10 s)");
     let plane = Arc::new(ControlPlane::start().context("starting the control plane")?);
     say("  etcd, kube-apiserver and kube-controller-manager run");
@@ -44,16 +44,12 @@ pub fn run(pause: Duration) -> Result<ExitCode> {
         anyhow::Ok(node)
     };
     let (one, two) = (boot(&scenes[0])?, boot(&scenes[1])?);
-    if !pause.is_zero() {
-        say("  waiting, as a hang on a Node younger than two minutes is shown as Unknown");
-        sleep(pause);
-    }
     let mut demo = Demo { one, two, rows: Vec::new() };
     let (killed, crashed) = demo.killed()?;
     demo.lost_flag()?;
     demo.out_of_memory()?;
-    demo.hung()?;
     demo.noticed(killed, &crashed)?;
+    demo.hung()?;
     heading("What the Nodes showed");
     say(&paint(BOLD, &row("KUBELET", "KUBELETHEALTHY, BY NODEVIGIL", "READY, BY THE CONTROL PLANE")));
     demo.rows.iter().for_each(|row| say(row));
@@ -98,13 +94,11 @@ impl Demo {
 
     fn hung(&mut self) -> Result<()> {
         heading("node-1: the kubelet hangs (about 10 s)");
+        say("  waiting until node-1 is two minutes old: on a younger one, failed probes are part of its start");
+        wait_until_not_young(&self.one);
         let from = signal(&self.one, Signal::SIGSTOP)?;
-        let is_hung = |shown: &Condition| shown.message.contains("KubeletHung") || shown.reason == "KubeletHung";
-        let hung = self.one.kubelet().wait_until_shown(from, is_hung)?;
+        let hung = self.one.kubelet().wait_for(from, "False", "KubeletHung")?;
         shown(from, &hung, KUBELET);
-        if hung.status == "Unknown" {
-            say("           The Node is younger than two minutes; later, this is False, with reason KubeletHung.");
-        }
         signal(&self.one, Signal::SIGCONT)?;
         self.over(from, "hung", &hung)
     }

@@ -35,9 +35,9 @@ struct CommandLine {
     /// Measures what the agent costs and how fast it is, instead of the stories; CPU use is counted for so many seconds.
     #[arg(long, value_name = "SECONDS")]
     bench: Option<u64>,
-    /// Shows on two nodes what nodevigil does, instead of the stories; waits for so long after they have booted.
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
-    demo: Option<u64>,
+    /// Shows on two nodes what nodevigil does, instead of the stories.
+    #[arg(long)]
+    demo: bool,
     /// Disturbs a healthy node at random for so many minutes, instead of the stories; ends at the first problem that the Node shows.
     #[arg(long, value_name = "MINUTES")]
     well: Option<u64>,
@@ -81,8 +81,8 @@ fn inside(run: &str, line: &CommandLine) -> Result<ExitCode> {
     if line.hold {
         return stories::harness::hold();
     }
-    if let Some(pause) = line.demo {
-        return demo::run(Duration::from_secs(pause));
+    if line.demo {
+        return demo::run();
     }
     if let Some(idle) = line.bench {
         return bench::run(Duration::from_secs(idle));
