@@ -49,9 +49,6 @@ pub struct Check {
     /// The root of the file system to check
     #[arg(value_name = "PATH", default_value = "/")]
     root: PathBuf,
-    /// PATH in version 0.1
-    #[arg(long = "root", value_name = "DIR", hide = true, conflicts_with = "root")]
-    old_root: Option<PathBuf>,
     #[command(flatten)]
     given: Given,
     #[command(flatten)]
@@ -64,7 +61,7 @@ pub struct Check {
 #[derive(Debug, clap::Args)]
 struct Shown {
     /// Print text, JSON (docs/reference/check-json.md), or SARIF 2.1.0 for code scanning
-    #[arg(short, long, alias = "format", value_name = "FORMAT", default_value = "text")]
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: Format,
     /// Print a patch for the errors that an edit of a file can fix (with --severity=warning also for warnings). Standard error has what
     /// the patch fixes, what it does not fix, and what to do next. The patch contains lines of the files unchanged, including secrets.
@@ -90,10 +87,7 @@ enum Format {
 }
 
 impl Check {
-    pub fn run(mut self) -> anyhow::Result<u8> {
-        if let Some(root) = self.old_root.take() {
-            self.root = root;
-        }
+    pub fn run(self) -> anyhow::Result<u8> {
         let (code, report) = match self.check() {
             Ok(checked) => checked,
             Err(error) => {

@@ -202,14 +202,6 @@ fn a_patch_fixes_what_its_notes_list_and_the_exit_code_is_that_of_the_rest() {
 }
 
 #[test]
-fn the_names_of_version_0_1_still_work() {
-    let root = Host::new("aks").root();
-    let mut old = parse(&["--root", root.to_str().unwrap(), "--format=json"]).unwrap();
-    assert_eq!(old.old_root.take(), Some(root));
-    assert_eq!(old.shown.output, Format::Json);
-}
-
-#[test]
 fn sarif_names_files_that_exist() {
     let host = Host::new("broken-five-ways");
     let log: Value = serde_json::from_str(&host.check(&["--output=sarif"]).1).unwrap();

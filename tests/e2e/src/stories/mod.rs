@@ -160,7 +160,6 @@ pub const STORIES: &[Story] = &[
     full("trust::reboot", trust::a_reboot_is_no_fault),
     full("samples::applied", samples::an_api_server_takes_each_sample),
     full("packages::deb", packages::a_deb_is_installed_upgraded_and_purged),
-    full("packages::first_version", packages::the_first_version_is_replaced),
     full("packages::rpm", packages::an_rpm_is_installed_upgraded_and_removed),
     full("pods::outlives_kubelet", pods::a_pod_outlives_kubelet_and_runtime),
     full("pods::replaced", pods::a_pod_is_replaced_and_removed),

@@ -10,29 +10,6 @@ use anyhow::{Context as _, Result, ensure};
 use crate::scene::{ObservedNode, Scene};
 use crate::support::repository;
 
-/// The units of version 0.1 that are gone.
-const OLD_UNITS: &str =
-    "nodevigil-helper.socket nodevigil-plugin.socket nodevigil-helper.service nodevigil-plugin.service";
-
-/// A package with the units, the user and the directories of version 0.1, whose agent does nothing.
-const OLD_PACKAGE: &str = r#"
-cd $(mktemp -d) && mkdir -p p/DEBIAN p/usr/bin p/usr/lib/systemd/system p/usr/lib/sysusers.d
-printf '#!/bin/sh\nsystemd-notify --ready\nexec sleep infinity\n' >p/usr/bin/nodevigil && chmod 755 p/usr/bin/nodevigil
-printf 'u nodevigil - "Node health agent"\n' >p/usr/lib/sysusers.d/nodevigil.conf
-cd p/usr/lib/systemd/system
-for part in helper plugin; do
-  printf '[Socket]\nListenStream=/run/nodevigil-%s.sock\n[Install]\nWantedBy=sockets.target\n' $part >nodevigil-$part.socket
-  printf '[Service]\nExecStart=/usr/bin/sleep infinity\n' >nodevigil-$part.service
-done
-printf '[Service]\nType=notify\nNotifyAccess=all\nUser=nodevigil\nExecStart=/usr/bin/nodevigil\n[Install]\nWantedBy=multi-user.target\n' >nodevigil.service
-cd - >/dev/null
-printf 'Package: nodevigil\nVersion: 0.1.0-1\nArchitecture: amd64\nMaintainer: x <x@example.com>\nDescription: old\n' >p/DEBIAN/control
-dpkg-deb --root-owner-group --build p old.deb >/dev/null && dpkg --install old.deb && systemd-sysusers nodevigil.conf
-install -d -o nodevigil -g nodevigil /var/lib/nodevigil && install -d /var/lib/nodevigil-helper
-systemctl daemon-reload && systemctl enable --now nodevigil-helper.socket nodevigil-plugin.socket nodevigil.service
-systemctl start nodevigil-helper.service
-"#;
-
 /// A node without what the harness installs of the agent, with its kubeconfig and settings, and with the package at `to`.
 fn node_with(scene: &Scene, package: &str, to: &str) -> Result<Arc<ObservedNode>> {
     let node = scene.ready_with(|node| node)?;
@@ -80,24 +57,6 @@ pub fn a_deb_is_installed_upgraded_and_purged(scene: &Scene) -> Result<()> {
         node.run("systemctl is-active nodevigil; ls /etc/systemd/system/*.wants 2>/dev/null | grep nodevigil")?;
     ensure!(state == "inactive\n", "{state}");
     node.sh("dpkg --purge nodevigil && test ! -e /etc/nodevigil")?;
-    Ok(())
-}
-
-pub fn the_first_version_is_replaced(scene: &Scene) -> Result<()> {
-    let node = node_with(scene, "_amd64.deb", "/run/nodevigil.deb")?;
-    node.sh(OLD_PACKAGE)?;
-    let from = Instant::now();
-    node.sh("dpkg --install /run/nodevigil.deb")?;
-    node.kubelet().wait_for(from, "True", "KubeletIsHealthy").context("the agent was not restarted")?;
-    let (_, states) = node.run(&format!("systemctl is-active {OLD_UNITS}"))?;
-    ensure!(states.lines().all(|state| state == "inactive"), "{states}");
-    let (_, left) =
-        node.run("find /etc/systemd /usr/lib/systemd /var/lib -name 'nodevigil-helper*' -o -name 'nodevigil-plugin*'")?;
-    ensure!(left.is_empty(), "left: {left}");
-    let owner = node.sh("stat -c '%U %a' /var/lib/nodevigil")?;
-    ensure!(owner == "root 700\n", "{owner}");
-    let enabled = node.sh("systemctl is-enabled nodevigil")?;
-    ensure!(enabled == "enabled\n", "{enabled}");
     Ok(())
 }
 
