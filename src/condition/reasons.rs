@@ -47,7 +47,7 @@ reasons! {
     KubeletClientCertExpired: KUBELET, False, false, Replace, true, "The kubelet's client certificate has expired by the host's clock and by the API server's clock. The API server refuses the kubelet, and a restart does not help.";
     KubeletOOMKilled: KUBELET, False, false, Restart, false, "The kernel OOM-killed the kubelet because the host was out of memory or a cgroup reached its memory limit.";
     KubeletCrashLooping: KUBELET, False, false, Restart, false, "The kubelet ended three times within 5 minutes or five times within 30 minutes, or systemd's start limit was hit.";
-    KubeletCrashed: KUBELET, False, false, Restart, false, "The kubelet's process ended without a stop job for its unit.";
+    KubeletCrashed: KUBELET, False, false, Restart, false, "The kubelet's process failed, was killed, or ended cleanly without a stop job and systemd did not start it again.";
     KubeletStoppedWithDependency: KUBELET, False, false, Restart, false, "systemd stopped the kubelet because a service that its unit is bound to (BindsTo=) failed. systemd has not started the kubelet again.";
     KubeletUnkillable: KUBELET, False, true, Reboot, false, "The kubelet does not answer and cannot be killed: a thread waits in the kernel (state D), or SIGKILL is pending and the process does not end.";
     KubeletHung: KUBELET, False, true, Restart, false, "Three probes of /healthz in a row failed, and the kubelet's process state, its listening socket or its Lease confirms that it does not work.";

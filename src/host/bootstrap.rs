@@ -10,8 +10,8 @@ use super::cloud_init::CloudInit;
 use super::credential::Credential;
 use super::endpoint::{Endpoint, usual_units};
 use super::healthz::{Probe, Prober};
-use super::kubelet::{self, Healthz, KubeletFacts, UNITS};
-use super::{child, cri, journal};
+use super::kubelet::{self, Healthz, KubeletFacts, UNIT_NAMES};
+use super::{child, cri, journal, systemd};
 use crate::condition::Uptime;
 use crate::settings::Settings;
 
@@ -39,6 +39,7 @@ pub struct Unit {
     pub name: String,
     pub load_state: String,
     pub active_state: String,
+    pub file_state: String,
     pub result: String,
     /// 0 if there is no main process.
     pub main_pid: i32,
@@ -73,14 +74,16 @@ impl Files {
 impl HostFacts {
     /// Reads everything; takes 35 seconds at most.
     pub async fn read(settings: &Settings) -> Self {
-        let usual = || UNITS.map(str::to_owned).to_vec();
+        let usual = || UNIT_NAMES.map(str::to_owned).to_vec();
         let kubelets = settings.kubelet.unit.clone().map_or_else(usual, |unit| vec![unit]);
         let runtimes =
             settings.runtime.unit.iter().cloned().chain(usual_units().map(str::to_owned)).collect::<Vec<_>>();
         let units = units(&[kubelets.clone(), runtimes.clone()].concat()).await;
         let installed = |names: &[String]| {
-            let mut found = names.iter().filter_map(|name| units.iter().flatten().find(|unit| unit.name == *name));
-            found.find(|unit| unit.load_state != "not-found").cloned()
+            let found = names.iter().filter_map(|name| units.iter().flatten().find(|unit| unit.name == *name));
+            let found = found.filter(|unit| unit.load_state != "not-found");
+            let rank = |unit: &&Unit| systemd::rank(&unit.load_state, &unit.active_state, &unit.file_state);
+            found.min_by_key(|unit| rank(unit).unwrap_or(u8::MAX)).cloned()
         };
         let kubelet = installed(&kubelets);
         let pid = kubelet.as_ref().map(|unit| unit.main_pid).filter(|pid| *pid != 0);
@@ -109,7 +112,7 @@ impl HostFacts {
 /// These units, by `systemctl(1)`, which works for root even without D-Bus.
 async fn units(names: &[String]) -> Result<Vec<Unit>, String> {
     const PROPERTIES: &str =
-        "--property=Id,LoadState,ActiveState,Result,MainPID,ActiveEnterTimestampMonotonic,InvocationID";
+        "--property=Id,LoadState,ActiveState,UnitFileState,Result,MainPID,ActiveEnterTimestampMonotonic,InvocationID";
     let mut command = Command::new("systemctl");
     command.args(["show", "--no-pager", PROPERTIES, "--"]).args(names);
     let (status, output) =
@@ -130,6 +133,7 @@ fn parse_units(output: &str) -> Vec<Unit> {
             name: text("Id").to_owned(),
             load_state: text("LoadState").to_owned(),
             active_state: text("ActiveState").to_owned(),
+            file_state: text("UnitFileState").to_owned(),
             result: text("Result").to_owned(),
             main_pid: text("MainPID").parse().unwrap_or_default(),
             active_since: (micros != 0).then(|| Duration::from_micros(micros)),
@@ -175,6 +179,7 @@ MainPID=812
 Id=kubelet.service
 LoadState=loaded
 ActiveState=active
+UnitFileState=enabled
 InvocationID=ab01
 
 Result=success
@@ -189,6 +194,7 @@ ActiveState=inactive
             name: "kubelet.service".into(),
             load_state: "loaded".into(),
             active_state: "active".into(),
+            file_state: "enabled".into(),
             result: "success".into(),
             main_pid: 812,
             active_since: Some(Duration::from_millis(2500)),

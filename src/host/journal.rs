@@ -8,8 +8,11 @@ use super::child;
 
 /// A journal on a slow disk is given up after this time.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// How many of the last lines of a run are searched.
-const LINES: &str = "40";
+/// How many of the last lines of a run are searched: a Go program that ends by a panic or SIGABRT prints the stacks of all its
+/// goroutines, the kubelet some 3,000 lines.
+const LINES: &str = "5000";
+/// Of those, how many before the stacks.
+const MAX_SEARCHED: usize = 40;
 /// The longest line that is shown, in bytes.
 const MAX_LINE_BYTES: usize = 300;
 
@@ -23,10 +26,16 @@ pub async fn last_error(invocation: &str) -> Option<String> {
     best_line(&String::from_utf8_lossy(&output)).map(shown)
 }
 
-/// The last line of klog with severity E or F, or of a panic or a fatal error; else the last line.
+/// The last line of klog with severity E or F, or of a panic or a fatal error; else the last line. What Go prints of its goroutines and
+/// registers explains nothing.
 fn best_line(output: &str) -> Option<&str> {
-    let lines = || output.lines().rev().map(str::trim).filter(|line| !line.is_empty());
-    lines().find(|line| is_error(line)).or_else(|| lines().next())
+    let lines: Vec<&str> = output.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let is_stack = |line: &&str| line.starts_with("goroutine ") && line.ends_with(':');
+    let before = &lines[..lines.iter().position(is_stack).unwrap_or(lines.len())];
+    let is_told =
+        |line: &&&str| !["PC=", "[signal ", "SIGABRT: ", "SIGQUIT: "].iter().any(|start| line.starts_with(start));
+    let shown = || before.iter().rev().filter(is_told).copied();
+    shown().take(MAX_SEARCHED).find(|line| is_error(line)).or_else(|| shown().next())
 }
 
 fn is_error(line: &str) -> bool {
@@ -53,6 +62,15 @@ mod tests {
         assert_eq!(best_line(output).map(shown).unwrap(), "\"command failed\" err=\"unknown flag\"");
         assert_eq!(best_line("one\ntwo\n\n"), Some("two"));
         assert_eq!(best_line("Error: x\nUsage:\n"), Some("Error: x"));
+        let stacks = "goroutine 0 gp=0x5 m=0 mp=0x5 [idle]:\nruntime.futex(0x1)\n\t/usr/go/sys.s:557 +0x21\nrax    0xca\nr9     0x0\n";
+        let watchdog = format!("I1126 06:13:50.1 1 a.go:1] ok\nSIGABRT: abort\nPC=0x47e5a1 m=0 sigcode=0\n\n{stacks}");
+        assert_eq!(best_line(&watchdog), Some("I1126 06:13:50.1 1 a.go:1] ok"), "the signal is known");
+        let panic = format!("panic: runtime error: index out of range [3]\n[signal SIGSEGV: code=1]\n\n{stacks}");
+        assert_eq!(best_line(&panic), Some("panic: runtime error: index out of range [3]"));
+        let threads = format!(
+            "runtime: failed to create new OS thread (have 5 already; errno=11)\nfatal error: newosproc\n\n{stacks}"
+        );
+        assert_eq!(best_line(&threads), Some("fatal error: newosproc"));
         assert_eq!(best_line(""), None);
     }
 }

@@ -13,6 +13,7 @@ use kubelet_config::kubelet::flags::parse::parse_argv;
 pub use kubelet_config::kubelet::healthz::Healthz;
 use kubelet_config::kubelet::healthz::{DEFAULT_PORT, healthz};
 use kubelet_config::kubelet::host_tree::HostTree;
+pub use kubelet_config::kubelet::layers::UNIT_NAMES;
 use kubelet_config::kubelet::location::Location;
 use kubelet_config::kubelet::tree::Tree;
 use serde::{Deserialize, Serialize};
@@ -34,16 +35,6 @@ const USUAL_KUBECONFIGS: [&str; 4] = [
     "/var/lib/kubelet/kubeconfig",
     "/var/lib/rancher/k3s/agent/kubelet.kubeconfig",
     "/var/lib/rancher/rke2/agent/kubelet.kubeconfig",
-];
-
-/// The units that run a kubelet, of kubeadm and the distributions; the first that is loaded is watched.
-pub const UNITS: [&str; 6] = [
-    "kubelet.service",
-    "k3s.service",
-    "k3s-agent.service",
-    "rke2-server.service",
-    "rke2-agent.service",
-    "snap.microk8s.daemon-kubelite.service",
 ];
 
 /// What the child prints, in JSON: what is known of the kubelet, or why it cannot be read, with the file; and how far cloud-init is.

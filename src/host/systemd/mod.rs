@@ -24,13 +24,12 @@ use zbus::message::Type;
 use zbus::{Connection, MatchRule, MessageStream, OwnedObjectPath, OwnedVariant};
 
 pub use self::loaded::{loaded, major};
-use self::signal::{BUS, BUS_PATH, Dropped, MANAGER, MANAGER_PATH, PROPERTIES, SERVICE, SYSTEMD, Signal, UNIT};
+use self::signal::{BUS, BUS_PATH, MANAGER, MANAGER_PATH, PROPERTIES, SERVICE, SYSTEMD, Signal, UNIT};
 pub use self::unit::{LastProcess, UnitState};
 use self::unit::{dependencies, job_id, merge, read};
-use super::clock::uptime;
 use super::trouble::{Trouble, Troubles};
-use crate::condition::Uptime;
 
+const ALREADY_SUBSCRIBED: &str = "org.freedesktop.systemd1.AlreadySubscribed";
 const JOB: &str = "org.freedesktop.systemd1.Job";
 /// A call's deadline: a PID 1 that hangs answers nothing.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -40,7 +39,6 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(15);
 const MAX_QUEUED: NonZeroUsize = NonZeroUsize::new(64).expect("it is not 0");
 /// The unit is also read this often, in case a signal was lost. All its properties cost a few milliseconds of CPU time.
 const READ_EVERY: Duration = Duration::from_mins(1);
-const FOREIGN_EVERY: Duration = Duration::from_secs(1);
 /// Wait before the bus is tried again: doubled from the first to the last.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
@@ -95,13 +93,22 @@ pub enum BusEvent {
         /// `done`, `canceled`, `timeout`, `failed`, `dependency`, `skipped` …
         result: String,
     },
-    /// Somebody other than systemd sends us signals: systemd's own may come late.
-    ForeignSignal,
     /// Not connected; tried again.
     Lost,
 }
 
-/// Watches the first of `units` that systemd has loaded, until the channel is closed.
+/// How likely a unit is the one that is meant, of several that are installed: 0 for one that runs, 1 for one that starts at boot, 2 for
+/// one that is there. RKE2 installs the units of a server and of an agent, of which one runs. None if systemd has not loaded it.
+pub fn rank(load_state: &str, active_state: &str, unit_file_state: &str) -> Option<u8> {
+    match (load_state, active_state, unit_file_state) {
+        ("loaded", "active" | "activating" | "reloading" | "deactivating", _) => Some(0),
+        ("loaded", _, "enabled" | "enabled-runtime" | "alias") => Some(1),
+        ("loaded", ..) => Some(2),
+        _ => None,
+    }
+}
+
+/// Watches the best of `units` by [`rank`], the first of equal ones, until the channel is closed.
 pub async fn watch(units: Vec<String>, events: mpsc::Sender<BusEvent>, troubles: Troubles) {
     let mut wait = RETRY.0;
     while !events.is_closed() {
@@ -139,7 +146,6 @@ struct Session {
     /// The names of the services that the unit depends on.
     dependencies: Vec<String>,
     events: mpsc::Sender<BusEvent>,
-    foreign_sent_at: Option<Uptime>,
     /// Reads of jobs: systemd has one job of a unit at a time, so few are under way.
     job_reads: JoinSet<Option<BusEvent>>,
 }
@@ -148,8 +154,8 @@ impl Session {
     async fn open(candidates: &[String], events: mpsc::Sender<BusEvent>) -> zbus::Result<(Self, MessageStream)> {
         let systemd = Systemd::connect(CALL_TIMEOUT).await?;
         let listener = Builder::system().max_queued(MAX_QUEUED).method_timeout(CALL_TIMEOUT).build().await?;
-        systemd.call(MANAGER_PATH, MANAGER, "Subscribe", &()).await?;
-        let path = if let Some(path) = systemd.loaded(candidates).await? {
+        systemd.subscribe().await?;
+        let path = if let Some((_, path)) = systemd.best(candidates).await? {
             path
         } else {
             let first = candidates.first().ok_or_else(|| zbus::Error::Failure("no unit to search for".into()))?;
@@ -174,7 +180,6 @@ impl Session {
             state: UnitState::default(),
             dependencies: Vec::new(),
             events,
-            foreign_sent_at: None,
             job_reads: JoinSet::new(),
         };
         session.read().await?;
@@ -196,33 +201,33 @@ impl Session {
                 Some(Ok(Some(read))) = self.job_reads.join_next() => self.send(read).await?,
                 message = signals.next() => {
                     let message = message.ok_or_else(|| zbus::Error::Failure("the bus closed the connection".into()))??;
-                    match signal::read(&message, self.owner.as_deref()) {
-                        Ok(signal) => self.handle(signal).await?,
-                        Err(Dropped::Foreign) => self.foreign_signal().await?,
-                        Err(Dropped::NotAsked) => {}
+                    if let Some(signal) = signal::read(&message, self.owner.as_deref()) {
+                        self.handle(signal).await?;
                     }
                 }
-                _ = ticks.tick() => self.read().await?,
+                _ = ticks.tick() => {
+                    self.read().await?;
+                    if self.has_better_unit().await {
+                        return Ok(());
+                    }
+                }
             }
-            // The unit may have been installed since, under any of its names.
-            if self.state.load_state != "loaded" && self.has_other_unit().await {
+            // The unit may have been installed since, under any of its names, or another one may be the one that is used.
+            if self.state.load_state != "loaded" && self.has_better_unit().await {
                 return Ok(());
             }
         }
     }
 
-    /// Passed on once a second: in a flood, each one would delay the monitor.
-    async fn foreign_signal(&mut self) -> zbus::Result<()> {
-        let now = uptime();
-        if self.foreign_sent_at.is_some_and(|at| now < at + FOREIGN_EVERY) {
-            return Ok(());
-        }
-        self.foreign_sent_at = Some(now);
-        self.send(BusEvent::ForeignSignal).await
-    }
-
-    async fn has_other_unit(&self) -> bool {
-        self.systemd.loaded(&self.candidates).await.is_ok_and(|path| path.is_some_and(|path| path != self.path))
+    /// Whether another candidate is used, and this unit neither runs nor starts at boot.
+    async fn has_better_unit(&self) -> bool {
+        let UnitState { load_state, active_state, file_state, .. } = &self.state;
+        let own = rank(load_state, active_state, file_state);
+        own.is_none_or(|own| own == 2)
+            && self.candidates.len() > 1
+            && self.systemd.best(&self.candidates).await.is_ok_and(|best| {
+                best.is_some_and(|(rank, path)| path != self.path && own.is_none_or(|own| rank < own))
+            })
     }
 
     async fn handle(&mut self, signal: Signal) -> zbus::Result<()> {
@@ -249,7 +254,7 @@ impl Session {
                 if !is_back {
                     return Ok(());
                 }
-                self.systemd.call(MANAGER_PATH, MANAGER, "Subscribe", &()).await?;
+                self.systemd.subscribe().await?;
                 self.read().await
             }
             _ => Ok(()),
@@ -310,6 +315,14 @@ impl Systemd {
         self.0.call_method(Some(SYSTEMD), path, Some(interface), method, body).await
     }
 
+    /// Has systemd send signals. After `systemctl daemon-reexec` it may still know that we asked.
+    async fn subscribe(&self) -> zbus::Result<()> {
+        match self.call(MANAGER_PATH, MANAGER, "Subscribe", &()).await {
+            Err(zbus::Error::MethodError(name, ..)) if name.as_str() == ALREADY_SUBSCRIBED => Ok(()),
+            answer => answer.map(drop),
+        }
+    }
+
     async fn properties(&self, path: &str, interface: &str) -> zbus::Result<Properties> {
         self.call(path, PROPERTIES, "GetAll", &interface).await?.body().deserialize()
     }
@@ -329,15 +342,24 @@ impl Systemd {
         Ok(read(&self.property(path, interface, name).await?))
     }
 
-    /// The first of `units` that has a unit file.
-    async fn loaded(&self, units: &[String]) -> zbus::Result<Option<OwnedObjectPath>> {
+    /// The best of `units`, with its [`rank`].
+    async fn best(&self, units: &[String]) -> zbus::Result<Option<(u8, OwnedObjectPath)>> {
+        let mut best: Option<(u8, OwnedObjectPath)> = None;
         for unit in units {
             let path = self.load(unit).await?;
-            if self.text(&path, UNIT, "LoadState").await? == "loaded" {
-                return Ok(Some(path));
+            let load_state = self.text(&path, UNIT, "LoadState").await?;
+            if load_state != "loaded" {
+                continue;
             }
+            let active_state = self.text(&path, UNIT, "ActiveState").await?;
+            let file_state = self.text(&path, UNIT, "UnitFileState").await?;
+            let found = rank(&load_state, &active_state, &file_state).map(|rank| (rank, path));
+            best = match (best, found) {
+                (Some(best), Some(found)) if found.0 >= best.0 => Some(best),
+                (best, found) => found.or(best),
+            };
         }
-        Ok(None)
+        Ok(best)
     }
 
     async fn load(&self, unit: &str) -> zbus::Result<OwnedObjectPath> {

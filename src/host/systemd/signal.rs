@@ -40,25 +40,16 @@ pub(super) enum Signal {
     Owner(Option<String>),
 }
 
-/// Why a message does not count.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Dropped {
-    /// Its sender is neither systemd nor the bus.
-    Foreign,
-    /// Of systemd or the bus, but not one that nodevigil subscribed to.
-    NotAsked,
-}
-
-/// Parses a message. `owner` is the unique name that owns systemd's name on the bus.
-pub(super) fn read(message: &Message, owner: Option<&str>) -> Result<Signal, Dropped> {
+/// Parses a message; none if it does not count: its sender is neither systemd nor the bus, or nodevigil has not subscribed to it. `owner`
+/// is the unique name that owns systemd's name on the bus.
+pub(super) fn read(message: &Message, owner: Option<&str>) -> Option<Signal> {
     let header = message.header();
     let sender = header.sender().map(UniqueName::as_str);
     let is_of_bus = sender == Some(BUS);
-    if !is_of_bus && (sender.is_none() || sender != owner) {
-        return Err(Dropped::Foreign);
+    if message.message_type() != Type::Signal || !(is_of_bus || (sender.is_some() && sender == owner)) {
+        return None;
     }
-    let signal = Some(message).filter(|message| message.message_type() == Type::Signal);
-    signal.and_then(|signal| read_signal(signal, is_of_bus)).ok_or(Dropped::NotAsked)
+    read_signal(message, is_of_bus)
 }
 
 fn read_signal(signal: &Message, is_of_bus: bool) -> Option<Signal> {
@@ -122,28 +113,28 @@ mod tests {
         let rows = [
             (
                 signal(OWNER, at_unit, &changed),
-                Ok(Signal::Changed { path: OwnedObjectPath::try_from(UNIT_PATH).unwrap(), properties: properties() }),
+                Some(Signal::Changed { path: OwnedObjectPath::try_from(UNIT_PATH).unwrap(), properties: properties() }),
             ),
-            (signal(FOREIGN, at_unit, &changed), Err(Dropped::Foreign)),
-            (signal(OWNER, at_unit, &7_u32), Err(Dropped::NotAsked)),
-            (signal(OWNER, (UNIT_PATH, UNIT, "PropertiesChanged"), &changed), Err(Dropped::NotAsked)),
-            (signal(OWNER, at_new, &job), Ok(Signal::JobNew { id: 7, path: job_path, unit: unit() })),
-            (signal(FOREIGN, at_new, &job), Err(Dropped::Foreign)),
-            (signal(OWNER, (UNIT_PATH, MANAGER, "JobNew"), &job), Err(Dropped::NotAsked)),
-            (signal(OWNER, (MANAGER_PATH, UNIT, "JobNew"), &job), Err(Dropped::NotAsked)),
-            (signal(OWNER, at_new, &"kubelet.service"), Err(Dropped::NotAsked)),
+            (signal(FOREIGN, at_unit, &changed), None),
+            (signal(OWNER, at_unit, &7_u32), None),
+            (signal(OWNER, (UNIT_PATH, UNIT, "PropertiesChanged"), &changed), None),
+            (signal(OWNER, at_new, &job), Some(Signal::JobNew { id: 7, path: job_path, unit: unit() })),
+            (signal(FOREIGN, at_new, &job), None),
+            (signal(OWNER, (UNIT_PATH, MANAGER, "JobNew"), &job), None),
+            (signal(OWNER, (MANAGER_PATH, UNIT, "JobNew"), &job), None),
+            (signal(OWNER, at_new, &"kubelet.service"), None),
             (
                 signal(OWNER, (MANAGER_PATH, MANAGER, "JobRemoved"), &removed),
-                Ok(Signal::JobRemoved { id: 7, unit: unit(), result: "done".into() }),
+                Some(Signal::JobRemoved { id: 7, unit: unit(), result: "done".into() }),
             ),
-            (signal(OWNER, (MANAGER_PATH, MANAGER, "Reloading"), &false), Ok(Signal::Reloaded)),
-            (signal(OWNER, (MANAGER_PATH, MANAGER, "Reloading"), &true), Err(Dropped::NotAsked)),
-            (signal(BUS, at_owner, &new_owner), Ok(Signal::Owner(Some(FOREIGN.into())))),
-            (signal(BUS, at_owner, &(SYSTEMD, OWNER, "")), Ok(Signal::Owner(None))),
-            (signal(BUS, at_owner, &("org.other", "", FOREIGN)), Err(Dropped::NotAsked)),
-            (signal(BUS, at_new, &job), Err(Dropped::NotAsked)),
-            (signal(FOREIGN, at_owner, &new_owner), Err(Dropped::Foreign)),
-            (signal(OWNER, at_owner, &new_owner), Err(Dropped::NotAsked)),
+            (signal(OWNER, (MANAGER_PATH, MANAGER, "Reloading"), &false), Some(Signal::Reloaded)),
+            (signal(OWNER, (MANAGER_PATH, MANAGER, "Reloading"), &true), None),
+            (signal(BUS, at_owner, &new_owner), Some(Signal::Owner(Some(FOREIGN.into())))),
+            (signal(BUS, at_owner, &(SYSTEMD, OWNER, "")), Some(Signal::Owner(None))),
+            (signal(BUS, at_owner, &("org.other", "", FOREIGN)), None),
+            (signal(BUS, at_new, &job), None),
+            (signal(FOREIGN, at_owner, &new_owner), None),
+            (signal(OWNER, at_owner, &new_owner), None),
         ];
         for (number, (message, wanted)) in rows.into_iter().enumerate() {
             assert_eq!(read(&message, Some(OWNER)), wanted, "row {number}");
@@ -153,6 +144,6 @@ mod tests {
     #[test]
     fn no_sender_counts_as_systemd_while_systemd_has_no_name() {
         let message = signal(OWNER, (MANAGER_PATH, MANAGER, "Reloading"), &false);
-        assert_eq!(read(&message, None), Err(Dropped::Foreign));
+        assert_eq!(read(&message, None), None);
     }
 }

@@ -1,6 +1,7 @@
 //! The properties of a unit that show whether its process runs and how it ended.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use zbus::{OwnedObjectPath, OwnedVariant};
 
@@ -25,6 +26,29 @@ pub struct UnitState {
     pub restarts: u32,
     /// The ID of this run of the unit, in hexadecimal; another one after each start.
     pub invocation: String,
+    /// `enabled`, `disabled`, `static` …
+    pub file_state: String,
+    /// How long systemd's watchdog waits for a sign of life; 0 if there is none.
+    pub watchdog: Duration,
+    /// `Restart=`: `always`, `on-failure`, `no` …
+    pub restart: String,
+}
+
+impl UnitState {
+    /// Whether `Restart=` restarts it after a clean end.
+    pub fn restarts_after_success(&self) -> bool {
+        ["always", "on-success"].contains(&self.restart.as_str())
+    }
+
+    /// Whether `Restart=` restarts it, but not after a clean end: `on-failure`, `on-abnormal`, `on-watchdog`, `on-abort`.
+    pub fn restarts_after_failure_alone(&self) -> bool {
+        self.restart.starts_with("on-") && self.restart != "on-success"
+    }
+
+    /// Whether systemd waits to restart it by `Restart=`.
+    pub fn is_about_to_restart(&self) -> bool {
+        self.sub_state.starts_with("auto-restart") || self.sub_state.ends_with("-before-auto-restart")
+    }
 }
 
 /// How a unit's last main process ended; all 0 while none has.
@@ -51,6 +75,9 @@ pub(super) fn merge(unit: &mut UnitState, properties: &HashMap<String, OwnedVari
             "ExecMainStatus" => unit.last.status = read(value),
             "InactiveExitTimestampMonotonic" => unit.was_started = read::<u64>(value) != 0,
             "NRestarts" => unit.restarts = read(value),
+            "Restart" => unit.restart = read(value),
+            "UnitFileState" => unit.file_state = read(value),
+            "WatchdogUSec" => unit.watchdog = Duration::from_micros(read(value)),
             "InvocationID" => unit.invocation = hexadecimal(&read::<Vec<u8>>(value)),
             _ => {}
         }

@@ -24,7 +24,7 @@ use super::{Inputs, Reporter, set_hung};
 use crate::condition::{ConditionType, Reason, Uptime};
 use crate::host::clock::{next_multiple, uptime, wall};
 use crate::host::healthz::{self, Probe, Prober};
-use crate::host::kubelet::{Healthz, KubeletFacts, UNITS, Watched};
+use crate::host::kubelet::{Healthz, KubeletFacts, UNIT_NAMES, Watched};
 use crate::host::pressure::{self, Pressure};
 use crate::host::process::{ProcessId, Sample, sample};
 use crate::host::sockets::{self, Server};
@@ -77,7 +77,7 @@ struct Loop {
 /// Monitors the kubelet until the channel of reports is closed.
 pub async fn run(inputs: Inputs) {
     let settings = &inputs.settings.kubelet;
-    let units = settings.unit.clone().map_or_else(|| UNITS.map(str::to_owned).to_vec(), |unit| vec![unit]);
+    let units = settings.unit.clone().map_or_else(|| UNIT_NAMES.map(str::to_owned).to_vec(), |unit| vec![unit]);
     let mut this = Loop {
         kubelet: Kubelet::new(settings.start_grace_secs.duration()),
         follower: Follower::new(units, &inputs),

@@ -6,8 +6,15 @@ use std::time::Duration;
 use crate::condition::Uptime;
 use crate::host::oom::{Memory, OomKill};
 use crate::host::process::Cgroup;
-use crate::host::systemd::LastProcess;
+use crate::host::systemd::{LastProcess, UnitState};
 
+/// How long systemd's account of an end and the kind of a job are waited for. They usually come within three milliseconds; on a busy
+/// host, or behind the forged signals of others, they come later. Without them nobody knows whether the end was planned.
+pub const ACCOUNT_WAIT: Duration = Duration::from_secs(1);
+/// How long after a clean end the rest of the unit may take to end, before systemd follows with the next process.
+pub const FOLLOW_WAIT: Duration = Duration::from_secs(10);
+/// A unit that stays inactive for this long instead of being restarted was stopped.
+pub const INACTIVE_WAIT: Duration = Duration::from_secs(1);
 /// Codes of SIGCHLD (sigaction(2)).
 const CLD_EXITED: i32 = 1;
 const CLD_DUMPED: i32 = 3;
@@ -16,20 +23,58 @@ const STOPPED_BY_SYSTEMD: [&str; 3] = ["oom-kill", "watchdog", "timeout"];
 /// A crash loop: so many ends within that time.
 const LOOPS: [(usize, Duration); 2] = [(3, Duration::from_mins(5)), (5, Duration::from_mins(30))];
 
-/// Why a process ended.
+/// Why a process ended, as [`Ended::cause`] derives it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Cause {
-    /// systemd may be about to report it.
+    /// More may become known soon.
     #[default]
     Unconfirmed,
-    /// A stop job.
+    /// A stop job, or somebody stopped it in another way.
     Stopped,
     /// A restart job: another one is about to start.
     Restarted,
-    /// No job: it crashed, exited or was killed.
+    /// It ended cleanly by itself, as after SIGTERM, and systemd follows with the next one (`Restart=`). Tools that upgrade a node restart
+    /// services so.
+    RestartedCleanly,
+    /// It crashed, exited or was killed.
     Itself,
     /// systemd could not be asked.
     Unknown,
+}
+
+/// What systemd does by `Restart=` after an end.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Follows {
+    #[default]
+    Nothing,
+    Restart,
+    /// It could not start the next process.
+    FailedRestart,
+}
+
+/// The kind of job that explains an end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndingJob {
+    Stop,
+    Restart,
+}
+
+/// systemd's account of an end.
+#[derive(Debug, Clone)]
+pub struct Account {
+    pub how: LastProcess,
+    /// The unit's `WatchdogSec=`.
+    pub watchdog: Duration,
+    /// The unit's `Result`. It is `success` after a clean end too: exit code 0, SIGHUP, SIGINT, SIGTERM, SIGPIPE, or one of
+    /// `SuccessExitStatus=` (systemd.service(5)).
+    pub result: String,
+}
+
+/// What is known of systemd at the moment in which a cause is derived.
+#[derive(Debug, Clone, Copy)]
+pub struct Systemd<'a> {
+    pub is_connected: bool,
+    pub unit: &'a UnitState,
 }
 
 /// A process of the unit, and what is needed to find out how it ended.
@@ -47,18 +92,26 @@ pub struct Run {
     pub was_being_stopped: bool,
 }
 
+/// An end, and the evidence of why it came. Evidence is only added.
 #[derive(Debug, Default)]
 pub struct Ended {
     pub run: Run,
     pub at: Uptime,
+    /// Derived from the rest.
     pub cause: Cause,
-    /// How it ended, as systemd reports.
-    pub how: Option<LastProcess>,
+    pub job: Option<EndingJob>,
+    /// There was a job then, and its kind is still to be read.
+    pub has_unread_job: bool,
+    /// The job, if there was one, will never be known: it was over before its kind was read, systemd could not be asked, or the process
+    /// was not seen.
+    pub is_unobserved: bool,
+    pub account: Option<Account>,
     /// The evidence that it was OOM-killed.
     pub oom: Option<OomEvidence>,
     pub last_error: Option<String>,
-    /// Whether systemd has waited to restart it, and since when the unit has been inactive after that.
-    pub has_waited_for_restart: bool,
+    /// Whether systemd has followed with the next process by `Restart=`, or waits to do so.
+    pub follows: Follows,
+    /// Since when the unit has been inactive, although systemd would have followed.
     pub inactive_since: Option<Uptime>,
     /// The service whose end brought the stop job.
     pub dependency: Option<StoppedWith>,
@@ -84,12 +137,54 @@ pub struct StoppedWith {
 impl Ended {
     /// It was stopped by a stop job, which the end of `dependency` brought if that had failed.
     pub fn set_stopped(&mut self, dependency: Option<String>) {
-        self.cause = Cause::Stopped;
+        self.job = Some(EndingJob::Stop);
         self.dependency = dependency.map(|unit| StoppedWith { unit, settled_since: None });
     }
 
-    /// Whether systemd had begun to stop the unit before it ended, and not for a failure. `result` is the unit's.
-    pub fn was_stopped(&self, result: &str) -> bool {
+    /// Why it ended, from the evidence so far.
+    pub fn derive_cause(&self, systemd: Systemd<'_>, now: Uptime) -> Cause {
+        let is_in_time = |wait: Duration| now < self.at + wait;
+        let is_followed = self.follows == Follows::Restart;
+        let has_failed = match &self.account {
+            Some(account) => account.result != "success",
+            // With `Restart=on-failure` and the like nothing follows a clean end.
+            None => is_followed && systemd.unit.restarts_after_failure_alone(),
+        };
+        if self.job == Some(EndingJob::Stop) || self.inactive_since.is_some_and(|since| now >= since + INACTIVE_WAIT) {
+            return Cause::Stopped;
+        }
+        if self.job == Some(EndingJob::Restart) && !(is_followed && has_failed) {
+            return Cause::Restarted;
+        }
+        if let Some(OomEvidence::Record(_)) = self.oom {
+            return Cause::Itself;
+        }
+        let is_unread = self.has_unread_job;
+        let is_awaited = is_unread || self.account.is_none();
+        if is_awaited && systemd.is_connected && is_in_time(ACCOUNT_WAIT) && !is_followed {
+            return Cause::Unconfirmed;
+        }
+        if has_failed {
+            return if self.was_stopped() || is_unread { Cause::Unknown } else { Cause::Itself };
+        }
+        if is_followed {
+            return Cause::RestartedCleanly;
+        }
+        // systemd signals the properties of the service before those of the unit, ends what is left in the cgroup before it follows, and
+        // passes through `inactive` even then.
+        let is_over = ["inactive", "failed"].contains(&systemd.unit.active_state.as_str());
+        let may_follow = self.follows == Follows::Nothing && systemd.unit.restarts_after_success();
+        if self.account.is_some() && systemd.is_connected && (may_follow || !is_over) && is_in_time(FOLLOW_WAIT) {
+            return Cause::Unconfirmed;
+        }
+        // Without a job that systemd would have signalled before the end it ended by itself.
+        let is_explained = self.was_stopped() || is_unread || self.is_unobserved;
+        if is_explained || !systemd.is_connected { Cause::Unknown } else { Cause::Itself }
+    }
+
+    /// Whether systemd had begun to stop the unit before it ended, and not for a failure.
+    fn was_stopped(&self) -> bool {
+        let result = self.account.as_ref().map_or("", |account| account.result.as_str());
         self.run.was_being_stopped && !STOPPED_BY_SYSTEMD.contains(&result)
     }
 
@@ -128,12 +223,17 @@ impl Ended {
             CLD_EXITED => how.status != 0,
             code => code == CLD_DUMPED,
         };
-        self.cause == Cause::Itself && self.how.as_ref().is_some_and(is_error)
+        self.cause == Cause::Itself && self.account.as_ref().is_some_and(|account| is_error(&account.how))
     }
 
     /// By which exit code or signal it ended: a sentence without its subject.
     pub fn how(&self) -> String {
-        match self.how {
+        if let Some(Account { result, watchdog, .. }) = &self.account
+            && result == "watchdog"
+        {
+            return format!("was ended by systemd's watchdog: no sign of life for {} s", watchdog.as_secs());
+        }
+        match self.account.as_ref().map(|account| account.how) {
             None => "has ended".to_owned(),
             Some(LastProcess { code: CLD_EXITED, status, .. }) => format!("exited with code {status}"),
             Some(LastProcess { code: CLD_DUMPED, status, .. }) => format!("dumped core on {}", signal_name(status)),
@@ -218,9 +318,13 @@ mod tests {
             (3, 11, "dumped core on SIGSEGV (11)"),
             (2, 35, "was killed by signal 35"),
         ] {
-            ended.how = Some(LastProcess { pid: 812, code, status });
+            let last = LastProcess { pid: 812, code, status };
+            ended.account = Some(Account { how: last, result: String::new(), watchdog: Duration::ZERO });
             assert_eq!(ended.how(), how);
         }
+        let last = LastProcess { pid: 812, code: 1, status: 2 }; // Go prints its stacks on SIGABRT and exits
+        ended.account = Some(Account { how: last, result: "watchdog".into(), watchdog: secs(60) });
+        assert_eq!(ended.how(), "was ended by systemd's watchdog: no sign of life for 60 s");
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Follows the first of `units` that is loaded.
+    /// Follows the best of `units`: one that runs, else one that is enabled, else one that is there; the first of those.
     pub fn new(units: Vec<String>, inputs: &Inputs) -> Self {
         let (events, bus) = mpsc::channel(64);
         let mut reader = JoinSet::new();

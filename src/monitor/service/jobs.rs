@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::ended::Cause;
+use super::ended::EndingJob;
 use crate::condition::Uptime;
 use crate::host::systemd::JobKind;
 
@@ -85,12 +85,12 @@ impl Jobs {
         self.open.as_ref().is_some_and(|job| kinds.contains(&job.kind))
     }
 
-    /// Why a process ends that ends now, if the job explains it.
-    pub fn cause(&self) -> Option<Cause> {
+    /// The job that explains the end of a process that ends now.
+    pub fn ending(&self) -> Option<EndingJob> {
         match self.open.as_ref()? {
-            Job { kind: JobKind::Stop, .. } => Some(Cause::Stopped),
+            Job { kind: JobKind::Stop, .. } => Some(EndingJob::Stop),
             // Of a restart job a start job is left once the process has been stopped.
-            Job { kind: JobKind::Restart | JobKind::Start, has_started_process: false, .. } => Some(Cause::Restarted),
+            Job { kind: JobKind::Restart | JobKind::Start, has_started_process: false, .. } => Some(EndingJob::Restart),
             _ => None,
         }
     }

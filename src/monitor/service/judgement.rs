@@ -1,7 +1,7 @@
 //! The state of a service that does not answer, judged by its process, its unit and its jobs alone. The monitors of the kubelet and of
 //! the container runtime map it to their reasons.
 
-use super::ended::{Cause, Ended, StoppedWith};
+use super::ended::{Cause, Ended, EndingJob, StoppedWith};
 use super::{Bus, DEPENDENCY_WAIT, Running, Service};
 use crate::condition::Uptime;
 use crate::host::systemd::JobKind;
@@ -53,7 +53,7 @@ impl Service {
 
     fn judge_running(&self, running: &Running, has_answered: bool, now: Uptime) -> Judgement<'_> {
         if has_answered || now >= running.started + self.start_grace {
-            let is_being_restarted = self.jobs.cause() == Some(Cause::Restarted);
+            let is_being_restarted = self.jobs.ending() == Some(EndingJob::Restart);
             return if is_being_restarted { Judgement::Restarting(self.starting()) } else { Judgement::Runs };
         }
         match &self.last_end {
@@ -71,8 +71,11 @@ impl Service {
                 None => self.stopped(),
             },
             Cause::Itself => Judgement::Ended(ended),
-            Cause::Restarted if self.is_restarting(ended, now) => Judgement::Restarting(self.starting()),
-            Cause::Restarted | Cause::Unknown => {
+            Cause::RestartedCleanly if self.ends.loop_at(now).is_some() => Judgement::Ended(ended),
+            Cause::Restarted | Cause::RestartedCleanly if self.is_restarting(ended, now) => {
+                Judgement::Restarting(self.starting())
+            }
+            Cause::Restarted | Cause::RestartedCleanly | Cause::Unknown => {
                 // One that systemd was stopping may have failed by that alone.
                 let was_stopped = ended.cause == Cause::Unknown && ended.run.was_being_stopped;
                 if self.has_failed() && !was_stopped {
@@ -88,11 +91,11 @@ impl Service {
         }
     }
 
-    /// Whether the next process is on its way after a restart job. One that ends with an error on SIGTERM leaves its unit failed for a
+    /// Whether the next process is on its way after a planned restart. One that ends with an error on SIGTERM leaves its unit failed for a
     /// moment, until the rest of the job starts the next one.
     fn is_restarting(&self, ended: &Ended, now: Uptime) -> bool {
         let has_job = self.jobs.has(&[JobKind::Restart, JobKind::Start, JobKind::Unread]);
-        now < ended.at + self.start_grace && (has_job || self.unit.main_pid != 0)
+        now < ended.at + self.start_grace && (has_job || self.unit.main_pid != 0 || self.unit.is_about_to_restart())
     }
 
     fn absent(&self) -> Judgement<'static> {

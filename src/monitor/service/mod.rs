@@ -13,7 +13,10 @@ pub mod tests;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use self::ended::{Cause, Ended, Ends, OomEvidence, Run};
+use self::ended::{
+    ACCOUNT_WAIT, Account, Cause, Ended, EndingJob, Ends, FOLLOW_WAIT, Follows, INACTIVE_WAIT, OomEvidence, Run,
+    Systemd,
+};
 use self::follow::ServiceEvent;
 use self::jobs::Jobs;
 use crate::condition::Uptime;
@@ -21,20 +24,10 @@ use crate::host::oom::OomKill;
 use crate::host::process::ProcessId;
 use crate::host::systemd::{BusEvent, Dependency, JobKind, UnitState};
 
-/// How long systemd's account of an end, with its signal or exit code, is waited for. It usually comes within three milliseconds; on a busy
-/// host it comes later, and the Event and the first message would lack it. Without it the end is reported all the same.
-const ACCOUNT_WAIT: Duration = Duration::from_millis(50);
-/// The same while the kind of a job is still to be read, and while other senders than systemd send us signals, as systemd's may wait in
-/// the queue behind theirs: a wrong `False` is worse than a late one.
-const ACCOUNT_WAIT_IN_DOUBT: Duration = Duration::from_secs(1);
-/// For how long after a foreign signal that holds.
-const FOREIGN_LASTS: Duration = Duration::from_secs(10);
 /// An OOM kill is about an end that is no farther away than this.
 const OOM_NEAR: Duration = Duration::from_secs(10);
 /// After the service with which it was stopped is back or has failed, an administrator or another unit may still start it for so long.
 const DEPENDENCY_WAIT: Duration = Duration::from_mins(2);
-/// A unit that stays inactive for this long instead of being restarted was stopped.
-const INACTIVE_WAIT: Duration = Duration::from_secs(1);
 /// OOM kills that are remembered: the kernel may kill several processes at once.
 const MAX_OOM_KILLS: usize = 8;
 
@@ -75,7 +68,6 @@ pub struct Service {
     /// Why the main process cannot be watched.
     unwatchable: Option<String>,
     jobs: Jobs,
-    foreign_at: Option<Uptime>,
     /// The last OOM kills of any process.
     oom_kills: VecDeque<(OomKill, Uptime)>,
 }
@@ -108,9 +100,11 @@ impl Service {
             (Some(running), _) => running.started + self.start_grace,
             (None, None) => return None,
             (None, Some(ended)) => match ended {
-                Ended { cause: Cause::Unconfirmed, .. } => return Some(self.account_deadline(ended)),
-                Ended { cause: Cause::Restarted, at, .. } => *at + self.start_grace,
                 Ended { inactive_since: Some(since), .. } => *since + INACTIVE_WAIT,
+                Ended { cause: Cause::Unconfirmed, at, .. } => {
+                    return [ACCOUNT_WAIT, FOLLOW_WAIT].map(|wait| *at + wait).into_iter().find(|at| *at > now);
+                }
+                Ended { cause: Cause::Restarted | Cause::RestartedCleanly, at, .. } => *at + self.start_grace,
                 Ended { dependency: Some(dependency), .. } => dependency.settled_since? + DEPENDENCY_WAIT,
                 _ => return None,
             },
@@ -144,13 +138,17 @@ impl Service {
     /// Decides what has become known, or what waiting no longer helps.
     pub fn settle(&mut self, now: Uptime) {
         self.attribute_oom_kill(now);
-        self.confirm_end(now);
         self.notice_late_stop(now);
-        match &self.last_end {
-            Some(Ended { cause: Cause::Itself, run, at, .. }) => self.ends.record(&run.invocation, *at),
+        let Some(ended) = &mut self.last_end else { return };
+        ended.is_unobserved |= self.jobs.ended_unread(ended.at);
+        // A job after systemd's account follows from the end, or is the restart by `Restart=`.
+        ended.has_unread_job = self.jobs.is_unread() && (ended.has_unread_job || ended.account.is_none());
+        let systemd = Systemd { is_connected: self.bus == Bus::Connected, unit: &self.unit };
+        ended.cause = ended.derive_cause(systemd, now);
+        match ended.cause {
+            Cause::Itself | Cause::RestartedCleanly => self.ends.record(&ended.run.invocation, ended.at),
             // A later event may have shown that the end was intended.
-            Some(Ended { at, .. }) => self.ends.forget(*at),
-            None => {}
+            _ => self.ends.forget(ended.at),
         }
     }
 
@@ -172,10 +170,9 @@ impl Service {
                     && result != "done"
                 {
                     // The restart has failed: that leaves the unit inactive too.
-                    ended.has_waited_for_restart = false;
+                    ended.follows = Follows::FailedRestart;
                 }
             }
-            BusEvent::ForeignSignal => self.foreign_at = Some(now),
             BusEvent::Lost => {
                 self.bus = Bus::Lost;
                 self.jobs = Jobs::default();
@@ -196,7 +193,7 @@ impl Service {
         let Some(ended) = self.last_end.as_mut().filter(|_| self.running.is_none()) else { return };
         match (kind, ended.cause) {
             (JobKind::Stop, _) => ended.set_stopped(self.jobs.stopped_with.take()),
-            (JobKind::Restart | JobKind::Start, Cause::Unconfirmed) => ended.cause = Cause::Restarted,
+            (JobKind::Restart | JobKind::Start, Cause::Unconfirmed) => ended.job = Some(EndingJob::Restart),
             _ => {}
         }
     }
@@ -218,9 +215,13 @@ impl Service {
             (Some(running), _) if unit.main_pid == running.id.pid => {
                 running.run.was_being_stopped =
                     ["stop", "stop-sigterm", "stop-sigkill"].contains(&unit.sub_state.as_str());
+                // systemd signals the ID of the run after the process.
+                running.run.invocation.clone_from(&unit.invocation);
             }
             (None, Some(ended)) => {
-                ended.has_waited_for_restart |= unit.sub_state.starts_with("auto-restart");
+                if unit.is_about_to_restart() || unit.restarts > ended.run.restarts {
+                    ended.follows = Follows::Restart;
+                }
                 let is_new_run = !ended.run.invocation.is_empty() && unit.invocation != ended.run.invocation;
                 if ended.cause == Cause::Stopped && is_new_run && unit.main_pid == 0 && unit.active_state != "inactive"
                 {
@@ -233,7 +234,7 @@ impl Service {
         let (last, known) = (unit.last, self.last_end.as_ref().map(|ended| ended.run.pid));
         if last.code != 0 && last.pid != 0 && last.pid != unit.main_pid {
             if known == Some(last.pid) {
-                self.set_how_it_ended();
+                self.take_in_account();
             } else if self.running.is_none() {
                 // The pidfd of a process that runs would report its end.
                 self.ended_unseen(now);
@@ -242,29 +243,32 @@ impl Service {
         self.is_seen |= self.unit.main_pid == 0;
     }
 
-    /// Records systemd's account of an end that was observed.
-    fn set_how_it_ended(&mut self) {
-        let Some(ended) = &mut self.last_end else { return };
-        let result = self.unit.result.as_str();
-        ended.how = Some(self.unit.last);
+    /// Records systemd's account of an end. With the next start the unit's `Result` is `success` again.
+    fn take_in_account(&mut self) {
+        let (Some(ended), how, result) = (&mut self.last_end, self.unit.last, &self.unit.result) else { return };
+        if ended.account.is_none() || result != "success" {
+            ended.account = Some(Account { how, watchdog: self.unit.watchdog, result: result.clone() });
+        }
         if result == "oom-kill" {
             ended.oom.get_or_insert(OomEvidence::Result);
         }
-        // Seen while systemd could not be asked.
-        if ended.cause == Cause::Unknown && !ended.was_stopped(result) && result != "success" {
-            ended.cause = Cause::Itself;
-        }
     }
 
-    /// A stop job while systemd waits to restart the unit is over before its kind can be read. It leaves the unit inactive; the restart
-    /// itself passes through that state only for a moment.
+    /// A stop job may be over before its kind can be read. A unit that systemd would restart and that stays inactive was stopped; a
+    /// restart itself passes through that state only for a moment.
     fn notice_late_stop(&mut self, now: Uptime) {
         let is_inactive = self.unit.active_state == "inactive" && !self.jobs.is_any_open();
         let Some(ended) = self.last_end.as_mut().filter(|_| self.running.is_none()) else { return };
-        if !is_inactive || !ended.has_waited_for_restart || ended.cause != Cause::Itself {
+        let was_clean = ended.account.as_ref().is_some_and(|account| account.result == "success");
+        let would_restart = match ended.follows {
+            Follows::Restart => true,
+            Follows::Nothing => was_clean && self.unit.restarts_after_success(),
+            Follows::FailedRestart => false,
+        };
+        if is_inactive && would_restart {
+            ended.inactive_since.get_or_insert(now);
+        } else {
             ended.inactive_since = None;
-        } else if now >= *ended.inactive_since.get_or_insert(now) + INACTIVE_WAIT {
-            ended.set_stopped(None);
         }
     }
 
@@ -272,19 +276,16 @@ impl Service {
     fn ended_unseen(&mut self, now: Uptime) {
         let unit = &self.unit;
         let is_first_sight = self.last_end.is_none();
-        let cause = match self.jobs.cause() {
-            Some(Cause::Stopped) => Cause::Stopped,
-            _ if self.jobs.is_unread() => Cause::Unconfirmed,
-            // Later the job is the one that started this process.
-            Some(cause) if is_first_sight => cause,
-            _ if unit.result != "success" => Cause::Itself,
-            _ if is_first_sight => return,
-            _ => Cause::Unknown,
-        };
+        // Later a restart job is the one that started this process.
+        let job = self.jobs.ending().filter(|job| is_first_sight || *job == EndingJob::Stop);
+        if is_first_sight && job.is_none() && !self.jobs.is_unread() && unit.result == "success" {
+            return;
+        }
         let (pid, invocation, restarts) = (unit.last.pid, unit.invocation.clone(), unit.restarts);
         let run = Run { pid, invocation, restarts, ..Run::default() };
-        self.last_end = Some(Ended { run, cause, at: now, ..Ended::default() });
-        self.set_how_it_ended();
+        let has_unread_job = self.jobs.is_unread();
+        self.last_end = Some(Ended { run, at: now, job, has_unread_job, is_unobserved: true, ..Ended::default() });
+        self.take_in_account();
     }
 
     fn opened(&mut self, id: ProcessId, mut run: Run, started: Uptime, now: Uptime) {
@@ -297,30 +298,28 @@ impl Service {
             // This task did not run for a while, and systemd's signals were handled before the pidfd.
             self.exited(former.pid, now);
         }
-        // Restart= has started the next one, so the end was not requested.
-        if let Some(ended) = &mut self.last_end
-            && matches!(ended.cause, Cause::Unconfirmed | Cause::Unknown | Cause::Restarted)
-            && self.unit.restarts > ended.run.restarts
-        {
-            ended.cause = Cause::Itself;
-        }
         run.invocation.clone_from(&self.unit.invocation);
         run.restarts = self.unit.restarts;
         // We have started in the middle of a restart, and the next process comes before the kind of the job could be read: only a
         // start or a restart job starts one.
         let is_of_unread_job = self.jobs.has(&[JobKind::Unread]) || self.jobs.ended_unread(now);
-        if is_of_unread_job
-            && let Some(ended @ Ended { cause: Cause::Unconfirmed | Cause::Unknown, .. }) = &mut self.last_end
-            && ended.run.name.is_empty()
-        {
-            ended.cause = Cause::Restarted;
+        if let Some(ended) = &mut self.last_end {
+            if self.unit.restarts > ended.run.restarts {
+                ended.follows = Follows::Restart;
+            }
+            let is_open = matches!(ended.cause, Cause::Unconfirmed | Cause::Unknown) && ended.run.name.is_empty();
+            if is_of_unread_job && is_open {
+                ended.job = Some(EndingJob::Restart);
+            }
         }
         // A process that systemd is stopping was not started by the job that is open.
         if self.unit.active_state != "deactivating" {
             self.jobs.process_started();
         }
+        self.settle(now);
         let cause = self.last_end.as_ref().map(|ended| ended.cause);
-        let keeps_what_is_shown = cause == Some(Cause::Restarted) || (cause.is_none() && !self.is_seen);
+        let is_planned = matches!(cause, Some(Cause::Restarted | Cause::RestartedCleanly));
+        let keeps_what_is_shown = is_planned || (cause.is_none() && !self.is_seen);
         self.last_end.take_if(|ended| ended.cause != Cause::Itself);
         self.is_seen = true;
         self.running = Some(Running { id, started, keeps_what_is_shown, run });
@@ -328,15 +327,19 @@ impl Service {
 
     fn exited(&mut self, pid: i32, now: Uptime) {
         let Some(running) = self.running.take_if(|running| running.id.pid == pid) else { return };
-        let mut ended =
-            Ended { cause: self.jobs.cause().unwrap_or_default(), at: now, run: running.run, ..Ended::default() };
-        if ended.cause == Cause::Stopped {
+        let (job, has_unread_job, run) = (self.jobs.ending(), self.jobs.is_unread(), running.run);
+        let is_unobserved = self.bus != Bus::Connected;
+        let mut ended = Ended { job, has_unread_job, is_unobserved, at: now, run, ..Ended::default() };
+        if job == Some(EndingJob::Stop) {
             ended.set_stopped(self.jobs.stopped_with.take());
         }
         self.last_end = Some(ended);
         // systemd's account may have come first.
         if self.unit.last.pid == pid && self.unit.last.code != 0 {
-            self.set_how_it_ended();
+            self.take_in_account();
+        }
+        if self.unit.is_about_to_restart() {
+            self.last_end.iter_mut().for_each(|ended| ended.follows = Follows::Restart);
         }
     }
 
@@ -346,34 +349,6 @@ impl Service {
         let kill = self.oom_kills.iter().find(|(kill, at)| is_near(*at) && ended.is_killed_by(kill));
         if let Some((kill, _)) = kill {
             ended.oom = Some(OomEvidence::Record(kill.clone()));
-            if ended.cause == Cause::Unknown {
-                ended.cause = Cause::Itself;
-            }
         }
-    }
-
-    /// When an end counts as the process's own, unless systemd reports its cause before.
-    fn account_deadline(&self, ended: &Ended) -> Uptime {
-        let is_among_foreign = self.foreign_at.is_some_and(|at| ended.at < at + FOREIGN_LASTS);
-        let is_in_doubt = self.jobs.is_unread() || is_among_foreign;
-        ended.at + if is_in_doubt { ACCOUNT_WAIT_IN_DOUBT } else { ACCOUNT_WAIT }
-    }
-
-    /// Decides what an end was, once it is known or the time for that is up.
-    fn confirm_end(&mut self, now: Uptime) {
-        let Some(ended) = &self.last_end else { return };
-        let (is_unread, result) = (self.jobs.is_unread(), self.unit.result.as_str());
-        let is_awaited = (is_unread || ended.how.is_none()) && now < self.account_deadline(ended);
-        let is_connected = self.bus == Bus::Connected;
-        if ended.cause != Cause::Unconfirmed || (is_connected && is_awaited) {
-            return;
-        }
-        let has_failed = ended.how.is_some() && result != "success";
-        // systemd signals a job before the end that it causes. Without one, and if systemd was not stopping the unit, it ended without one.
-        let is_explained = ended.was_stopped(result) || is_unread || (self.jobs.ended_unread(ended.at) && !has_failed);
-        let is_recorded = matches!(ended.oom, Some(OomEvidence::Record(_)));
-        let is_itself = is_recorded || (is_connected && !is_explained);
-        let cause = if is_itself { Cause::Itself } else { Cause::Unknown };
-        self.last_end.iter_mut().for_each(|ended| ended.cause = cause);
     }
 }

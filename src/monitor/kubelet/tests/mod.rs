@@ -190,7 +190,7 @@ fn an_oom_kill_is_reported_with_whose_memory_was_used_up() {
     story.happens(ServiceEvent::OomKill(OomKill { pid: 4711, name: "kubelet".into(), cgroup, memory }));
     story.reports(Status::True, Reason::KubeletIsHealthy);
     story.happens(ServiceEvent::Exited(812));
-    story.wait(ms(50));
+    story.wait(ms(1000));
     let message = story.reports(Status::False, Reason::KubeletOOMKilled);
     assert_eq!(message, "the kubelet was OOM-killed (pid 812, limit of kubelet.service)");
 

@@ -74,7 +74,7 @@ fn a_renewed_lease_makes_failed_probes_a_warning_and_an_old_one_makes_them_a_han
     firewall.lease(130);
     firewall.reports(Status::Unknown, Reason::KubeletHealthzSilent);
     firewall.happens(ServiceEvent::Exited(812));
-    firewall.wait(ms(50));
+    firewall.wait(ms(1000));
     firewall.reports(Status::False, Reason::KubeletCrashed);
 
     let mut hung = Story::healthy();

@@ -6,6 +6,7 @@ use anyhow::{Result, ensure};
 
 use crate::disturbances::{begin_stall, healthy_node, thaw, wait_until_not_young};
 use crate::scene::Scene;
+use crate::support::{WAIT, wait_until};
 
 pub fn a_crash_shows_signal_and_pid(scene: &Scene) -> Result<()> {
     let node = scene.healthy()?;
@@ -111,6 +112,54 @@ pub fn a_restart_job_flips_nothing(scene: &Scene) -> Result<()> {
         node.wait_until_watched()?;
     }
     node.kubelet().ensure_no_flip(&before)
+}
+
+/// As the upgrade tools of k3s and RKE2 restart it: a signal, after which systemd starts it again.
+pub fn a_clean_end_that_systemd_restarts_flips_nothing_but_three_are_a_loop(scene: &Scene) -> Result<()> {
+    let node = scene.healthy_with(|node| node.kubelet_unit("[Service]\nRestart=always\nRestartSec=2\n"))?;
+    let before = node.kubelet().shown()?;
+    let terminate = || node.sh("systemctl kill --kill-who=main --signal=TERM kubelet");
+    for _ in 0..2 {
+        let (from, pid) = (Instant::now(), node.main_pid("kubelet")?);
+        terminate()?;
+        let next = || Ok(node.main_pid("kubelet").ok().filter(|next| *next != pid));
+        let next = format!("pid {} answers", wait_until("another kubelet", WAIT, next)?);
+        // One that is terminated while it starts exits with code 1.
+        node.kubelet().wait_until_shown(from, |shown| shown.message.contains(&next))?;
+    }
+    node.kubelet().ensure_no_flip(&before)?;
+    let third = Instant::now();
+    terminate()?;
+    let looping = node.kubelet().wait_for(third, "False", "KubeletCrashLooping")?;
+    ensure!(looping.message.contains("3 times") && looping.message.contains("exited with code 0"), "{looping:?}");
+    node.kubelet().wait_for(looping.at, "True", "KubeletIsHealthy").map(drop)
+}
+
+/// RKE2 installs the units of a server and of an agent, of which one is enabled. Here that of the agent runs the kubelet.
+pub fn of_several_units_the_one_that_is_used_is_watched(scene: &Scene) -> Result<()> {
+    let node = scene.ready_with(|node| node)?;
+    node.sh("systemctl stop kubelet && cd /etc/systemd/system && cp -r kubelet.service.d rke2-agent.service.d
+         cp /usr/lib/systemd/system/kubelet.service.d/* rke2-agent.service.d
+         cp /usr/lib/systemd/system/kubelet.service rke2-agent.service
+         printf '[Service]\\nExecStart=/usr/bin/false\\n' >k3s.service; systemctl daemon-reload; systemctl disable kubelet")?;
+    let from = Instant::now();
+    node.start_agent()?;
+    node.kubelet().wait_until_shown(from, |shown| shown.status == "Unknown")?;
+    node.sh("systemctl enable --now rke2-agent")?;
+    node.kubelet().wait_for(from, "True", "KubeletIsHealthy")?;
+    let status = node.status()?;
+    ensure!(status["kubelet"]["unit"] == "rke2-agent.service", "{}", status["kubelet"]);
+    Ok(())
+}
+
+pub fn a_kubelet_that_systemds_watchdog_ends_is_named_so(scene: &Scene) -> Result<()> {
+    let node = scene.healthy_with(|node| node.kubelet_unit("[Service]\nWatchdogSec=2s\nNotifyAccess=all\n"))?;
+    let from = Instant::now();
+    // The kubelet is stopped, so that it sends no sign of life; SIGABRT waits until it continues, and SIGKILL does not.
+    node.sh("systemctl kill --kill-who=main --signal=STOP kubelet")?;
+    let watchdog = "was ended by systemd's watchdog: no sign of life for 2 s";
+    node.kubelet().wait_until_shown(from, |shown| shown.message.contains(watchdog))?;
+    node.kubelet().wait_for(from, "True", "KubeletIsHealthy").map(drop)
 }
 
 pub fn a_stop_of_the_runtime_is_a_stop_job_too(scene: &Scene) -> Result<()> {

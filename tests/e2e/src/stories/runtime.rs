@@ -7,6 +7,7 @@ use anyhow::{Result, ensure};
 
 use crate::scene::{Condition, ConditionView, ObservedNode, Scene};
 use crate::support::node::NodeBuilder;
+use crate::support::{WAIT, wait_until};
 
 /// A node whose agent finds the container runtime healthy. systemd restarts the runtime sooner than after Debian's five seconds.
 fn healthy(scene: &Scene, change: impl FnOnce(NodeBuilder) -> NodeBuilder) -> Result<Arc<ObservedNode>> {
@@ -48,6 +49,19 @@ pub fn a_crash_shows_signal_and_pid(scene: &Scene) -> Result<()> {
     ensure!(down.message.contains("SIGKILL") && down.message.contains(&format!("pid {pid}")), "{down:?}");
     wait_until_healthy(&node, down.at)?;
     runtime(&node).ensure_only(from, &["True", "False"])
+}
+
+/// As NVIDIA's container toolkit restarts it: containerd does not handle SIGHUP, which systemd counts as a clean end.
+pub fn a_clean_end_that_systemd_restarts_flips_nothing(scene: &Scene) -> Result<()> {
+    let node = healthy(scene, |node| node)?;
+    let before = runtime(&node).shown()?;
+    for name in ["HUP", "TERM"] {
+        let (pid, from) = (node.main_pid("containerd")?, signal(&node, name)?);
+        let next = || Ok(node.main_pid("containerd").ok().filter(|next| *next != pid));
+        let next = format!("(pid {})", wait_until("another containerd", WAIT, next)?);
+        runtime(&node).wait_until_shown(from, |shown| shown.message.contains(&next))?;
+    }
+    runtime(&node).ensure_no_flip(&before)
 }
 
 pub fn a_restart_flips_nothing_and_a_stop_is_no_fault(scene: &Scene) -> Result<()> {

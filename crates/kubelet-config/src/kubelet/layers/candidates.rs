@@ -7,12 +7,14 @@ use crate::kubelet::systemd::SEARCH_PATH;
 use crate::kubelet::tree::{Kind, Tree};
 
 /// The names under which a kubelet is usually started, the likeliest first.
-const NAMES: [&str; 8] = [
+pub const NAMES: [&str; 10] = [
     "kubelet.service",
     "k3s-agent.service",
     "k3s.service",
     "rke2-agent.service",
     "rke2-server.service",
+    "k0sworker.service",
+    "k0scontroller.service",
     "snap.microk8s.daemon-kubelite.service",
     "snap.k8s.kubelet.service",
     "kubelite.service",

@@ -20,7 +20,7 @@ use super::systemd::{Arg, Unit};
 use super::tree::Tree;
 use super::version::{Minor, Version};
 
-pub use candidates::candidate_units;
+pub use candidates::{NAMES as UNIT_NAMES, candidate_units};
 
 /// Which way the kubelet gets its arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
