@@ -56,12 +56,14 @@ impl Monitors {
         was_suspended
     }
 
-    fn check(&self, now: Uptime) -> anyhow::Result<()> {
+    /// Fails if a monitor hangs. Returns whether the host was suspended: then none had the time to report.
+    fn check(&mut self, now: Uptime) -> anyhow::Result<bool> {
+        let was_suspended = self.was_suspended(now);
         for (kind, at) in &self.reported {
             let (kind, silent) = (kind.name(), now.saturating_sub(*at));
             anyhow::ensure!(silent < HUNG_AFTER, "the monitor of {kind} has not reported for {} s", silent.as_secs());
         }
-        Ok(())
+        Ok(was_suspended)
     }
 }
 
@@ -151,7 +153,10 @@ impl Agent {
     /// # Errors
     /// When a monitor hangs, which only a restart of the agent ends.
     pub fn tick(&mut self) -> anyhow::Result<()> {
-        self.monitors.check(clock::uptime())?;
+        let now = clock::uptime();
+        if self.monitors.check(now)? {
+            self.engine.resumed(now);
+        }
         self.suppressions.read_pause(&self.api, self.now(), &self.troubles);
         Ok(())
     }
@@ -276,4 +281,21 @@ fn observed(shown: &ObservedCondition) -> Option<(Condition, Option<Timestamp>)>
     let status = Status::by_name(&shown.status)?;
     let (reason, message) = (shown.reason.clone(), shown.message.clone());
     Some((Condition { kind, status, reason, message, flips: 0 }, shown.last_heartbeat))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_monitor_that_has_not_reported_hangs_unless_the_host_was_suspended() {
+        let secs = Duration::from_secs;
+        let mut monitors = Monitors::new(secs(100));
+        assert!(!monitors.check(secs(104)).unwrap());
+        assert!(monitors.check(secs(404)).unwrap(), "a suspend of five minutes ends no agent");
+        for now in (408..524).step_by(4) {
+            assert!(!monitors.check(secs(now)).unwrap());
+        }
+        assert!(monitors.check(secs(524)).is_err());
+    }
 }

@@ -401,11 +401,14 @@ impl Systemd {
 /// Whether systemd runs the agent as nodevigil.service.
 ///
 /// # Errors
-/// When the bus or systemd does not answer.
+/// When the bus or systemd does not answer within 15 seconds. A bus that hangs does not even end the handshake.
 pub async fn is_service_active() -> zbus::Result<bool> {
-    let systemd = Systemd::connect(CALL_TIMEOUT).await?;
-    let unit = systemd.load("nodevigil.service").await?;
-    Ok(["active", "activating"].contains(&&*systemd.text(&unit, UNIT, "ActiveState").await?))
+    within(OPEN_TIMEOUT, async {
+        let systemd = Systemd::connect(CALL_TIMEOUT).await?;
+        let unit = systemd.load("nodevigil.service").await?;
+        Ok(["active", "activating"].contains(&&*systemd.text(&unit, UNIT, "ActiveState").await?))
+    })
+    .await
 }
 
 /// Whether this process ends because its unit is stopped, not because the host shuts down or the unit is restarted. Each call is

@@ -13,6 +13,8 @@ use crate::monitor::service::samples::{FAILURES_IN_A_ROW, Samples};
 
 /// A thread in the same uninterruptible wait for so long, or a SIGKILL that is pending for so long, takes a reboot.
 const UNKILLABLE_AFTER: Duration = Duration::from_secs(10);
+/// A kubelet whose pages the host reads again accepts nothing for some seconds, until the host's memory pressure shows why.
+const ACCEPTS_AFTER: Duration = Duration::from_secs(10);
 /// A busy host no longer excuses a kubelet after this time, if it does not renew its Lease either.
 const STARVED_MAX: Duration = Duration::from_mins(5);
 /// A kubelet that has never answered is judged only after the API server has answered for this long: a kubelet that cannot reach it may
@@ -144,7 +146,7 @@ impl RunningKubelet {
                 return found(Reason::KubeletUnkillable, evidence);
             }
             // That is known within seconds. KubeletHung, with another remedy, would stay on the Node for minutes.
-            if failed.may_be_unkillable(now) {
+            if failed.may_be_unkillable(now) || self.may_accept_again(now) {
                 return None;
             }
             if let Some(evidence) = self.hang_evidence(now) {
@@ -154,11 +156,22 @@ impl RunningKubelet {
         silent(format!("{what}; neither its process state, its listening socket nor its Lease shows whether it works"))
     }
 
+    /// Whether connections wait at the port where it has answered, and none is accepted.
+    fn accepts_nothing(&self) -> bool {
+        self.has_answered && self.failed.accepts_nothing()
+    }
+
+    /// Whether it accepts nothing, and that is no witness yet.
+    fn may_accept_again(&self, now: Uptime) -> bool {
+        let is_early = self.failed.since.is_some_and(|since| now < since + ACCEPTS_AFTER);
+        is_early && self.accepts_nothing() && self.failed.samples.knows_memory_pressure
+    }
+
     /// The second witness, in addition to the failed probes, that it does not work.
     fn hang_evidence(&self, now: Uptime) -> Option<String> {
         let failed = &self.failed;
         // What another program has at a port that the kubelet never answered at proves nothing.
-        if self.has_answered && failed.accepts_nothing() {
+        if self.accepts_nothing() && failed.samples.knows_memory_pressure {
             return Some("it does not accept the connections that wait at its port".into());
         }
         let nobody_listens = failed.samples.last().is_some_and(|sample| sample.listener == Listener::Nobody);

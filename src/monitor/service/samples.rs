@@ -30,10 +30,13 @@ pub struct Samples {
     /// Since when the host's load has been seen to keep the process from running, and when last.
     pub starved_since: Option<Uptime>,
     starved_at: Option<Uptime>,
+    /// Whether the kernel reports how much its tasks wait for memory: without `CONFIG_PSI` and with `psi=0` it does not.
+    pub knows_memory_pressure: bool,
 }
 
 impl Samples {
     pub fn take_in(&mut self, sample: Sample, pressure: Pressure, now: Uptime) {
+        self.knows_memory_pressure = pressure.memory_full_percent.is_some();
         if self.shows_starvation(&sample, pressure, now) {
             self.starved_since.get_or_insert(now);
             self.starved_at = Some(now);

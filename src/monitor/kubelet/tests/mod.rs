@@ -88,9 +88,14 @@ impl Story {
 
     /// Three probes of the process fail, each with a sample of it.
     fn fail(&mut self, pid: i32, probe: &Probe, sample: &Sample) {
+        self.fail_under(pid, probe, sample, Pressure::default());
+    }
+
+    /// Three probes in a row fail while the host has this pressure.
+    fn fail_under(&mut self, pid: i32, probe: &Probe, sample: &Sample, pressure: Pressure) {
         for _ in 0..3 {
             self.now += ms(800);
-            self.see(Observation::Probed(pid, probe.clone(), Some((sample.clone(), Pressure::default()))));
+            self.see(Observation::Probed(pid, probe.clone(), Some((sample.clone(), pressure))));
         }
     }
 

@@ -18,13 +18,11 @@ fn failed_probes_alone_are_no_fault() {
 #[test]
 fn failed_probes_and_a_state_that_confirms_them_are_a_hang() {
     let state = |state: char| Sample { state, ..Sample::default() };
-    let waiting = |count| Sample { listener: Listener::Waiting(count), ..state('S') };
     let frozen = Sample { frozen_by: Some("/system.slice/kubelet.service".into()), ..state('S') };
     let no_listener = Sample { listener: Listener::Nobody, ..state('S') };
     for (probe, sample, evidence) in [
         (Probe::TimedOut, state('T'), "it is stopped by a signal (state T)"),
         (Probe::TimedOut, frozen, "its cgroup /system.slice/kubelet.service is frozen"),
-        (Probe::TimedOut, waiting(2), "it does not accept the connections that wait at its port"),
         (Probe::Refused, no_listener, "nothing listens at its port any more"),
     ] {
         let mut story = Story::healthy();
@@ -32,9 +30,25 @@ fn failed_probes_and_a_state_that_confirms_them_are_a_hang() {
         let message = story.reports(Status::False, Reason::KubeletHung);
         assert!(message.ends_with(evidence), "{message}");
     }
-    let mut busy = Story::healthy();
-    busy.fail(812, &Probe::TimedOut, &waiting(0));
-    busy.reports(Status::Unknown, Reason::KubeletHealthzSilent);
+}
+
+/// Failed probes alone fill the queue of a kubelet whose pages the host has to read again.
+#[test]
+fn connections_that_are_not_accepted_confirm_a_hang_after_ten_seconds_if_the_hosts_load_is_known() {
+    let after = |rounds, listener, pressure: Pressure| {
+        let mut story = Story::healthy();
+        for _ in 0..rounds {
+            story.fail_under(812, &Probe::TimedOut, &Sample { state: 'S', listener, ..Sample::default() }, pressure);
+        }
+        story
+    };
+    let idle = Pressure { memory_full_percent: Some(0.0), ..Pressure::default() };
+    let early = after(4, Listener::Waiting(2), idle);
+    assert_eq!(early.kubelet.view(early.now), None);
+    let message = after(5, Listener::Waiting(2), idle).reports(Status::False, Reason::KubeletHung);
+    assert!(message.ends_with("it does not accept the connections that wait at its port"), "{message}");
+    after(5, Listener::Waiting(2), Pressure::default()).reports(Status::Unknown, Reason::KubeletHealthzSilent);
+    after(5, Listener::Waiting(0), idle).reports(Status::Unknown, Reason::KubeletHealthzSilent);
 }
 
 #[test]
