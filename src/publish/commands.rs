@@ -21,12 +21,12 @@ use crate::host::kubelet::KubeletFacts;
 use crate::host::trouble::Troubles;
 use crate::settings::KubernetesSettings;
 
-/// What publishing needs: verb, group, resource (packaging/kubernetes/rbac.yaml).
-const NEEDED: [(&str, &str, &str); 4] = [
-    ("get", "", "nodes"),
-    ("watch", "", "nodes"),
-    ("patch", "", "nodes/status"),
-    ("create", "events.k8s.io", "events"),
+/// What publishing needs: verb, resource, and the groups of which one suffices (packaging/kubernetes/rbac.yaml).
+const NEEDED: [(&str, &str, &[&str]); 4] = [
+    ("get", "nodes", &[""]),
+    ("watch", "nodes", &[""]),
+    ("patch", "nodes/status", &[""]),
+    ("create", "events", &["events.k8s.io", ""]),
 ];
 
 /// The identity and its permissions.
@@ -56,15 +56,19 @@ pub async fn identity(settings: &KubernetesSettings, kubelet: KubeletFacts) -> R
     let session = connect_once(settings, kubelet).await?;
     let reviews = Api::<SelfSubjectAccessReview>::all(session.client);
     let mut refused = Vec::new();
-    for (verb, group, path) in NEEDED {
+    for (verb, path, groups) in NEEDED {
         let (resource, subresource) = path.split_once('/').unwrap_or((path, ""));
         let (name, namespace) = if resource == "nodes" { (&*session.node_name, "") } else { ("", "default") };
-        let attributes = json!({"verb": verb, "group": group, "resource": resource, "subresource": subresource,
-            "name": name, "namespace": namespace});
-        let review = serde_json::from_value(json!({"metadata": {}, "spec": {"resourceAttributes": attributes}}))?;
-        let answer = reviews.create(&PostParams::default(), &review).await;
-        let answer = answer.with_context(|| format!("cannot ask whether {} may {verb} {path}", session.source))?;
-        if !answer.status.is_some_and(|status| status.allowed) {
+        let mut is_allowed = false;
+        for group in groups {
+            let attributes = json!({"verb": verb, "group": group, "resource": resource, "subresource": subresource,
+                "name": name, "namespace": namespace});
+            let review = serde_json::from_value(json!({"metadata": {}, "spec": {"resourceAttributes": attributes}}))?;
+            let answer = reviews.create(&PostParams::default(), &review).await;
+            let answer = answer.with_context(|| format!("cannot ask whether {} may {verb} {path}", session.source))?;
+            is_allowed |= answer.status.is_some_and(|status| status.allowed);
+        }
+        if !is_allowed {
             refused.push(format!("{verb} {path}"));
         }
     }

@@ -29,6 +29,10 @@ const LONGEST_RETRY_AFTER: Duration = Duration::from_mins(5);
 /// (<https://kubernetes.io/docs/reference/using-api/api-concepts/#watch-bookmarks>).
 const SILENT_AFTER: Duration = Duration::from_mins(2);
 
+/// What to do about 403. The roles do not reach a kubelet, which Kubernetes itself gives its rights.
+const NOT_ALLOWED: &str = "grant it as packaging/kubernetes does (rbac.yaml, for taints also taints.yaml), \
+                           to an identity of nodevigil's own and not to the kubelet's";
+
 /// The name of a watch and the list before it, if the API server refuses them.
 pub const WATCH: &str = "watch the Node";
 
@@ -185,9 +189,7 @@ impl ApiConnection {
             // 401 is a trouble of its own, and 409 the answer to a request that another one has overtaken.
             Some(error) if Failure::of(error) == Failure::Unanswered => return,
             Some(kube::Error::Api(status)) if status.code == 409 => return,
-            Some(kube::Error::Api(status)) if status.code == 403 => {
-                Some("grant it as packaging/kubernetes does (rbac.yaml, for taints also taints.yaml)")
-            }
+            Some(kube::Error::Api(status)) if status.code == 403 => Some(NOT_ALLOWED),
             Some(_) => Some("check the cluster's admission policies and webhooks"),
         };
         self.record_refusal(request, node, error.zip(advice));
@@ -368,8 +370,9 @@ mod tests {
             assert_eq!(troubles.present().len(), 0, "{code}");
         }
         let admission = "check the cluster's admission policies and webhooks";
-        let rbac = "grant it as packaging/kubernetes does (rbac.yaml, for taints also taints.yaml)";
-        for (code, advice) in [(400, admission), (403, rbac), (404, admission), (413, admission), (422, admission)] {
+        for (code, advice) in
+            [(400, admission), (403, NOT_ALLOWED), (404, admission), (413, admission), (422, admission)]
+        {
             api.record_answer("apply conditions", "n1", Some(&error(code, "because")));
             let refused = "the API server refuses to apply conditions (Node n1): HTTP ";
             let expected = format!("{refused}{code}: because; {advice}");

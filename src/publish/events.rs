@@ -4,14 +4,14 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::core::v1::{self, EventSource, ObjectReference};
 use k8s_openapi::api::events::v1::Event;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Time};
 use kube::api::PostParams;
 use kube::{Api, Client};
 use tokio::sync::mpsc;
 
-use super::clock::sleep_until;
+use super::clock::{sleep_until, whole_seconds};
 use super::connection::{ApiConnection, Failure};
 use super::pacing::{Backoff, Budget};
 use crate::condition::{Condition, Reason, Transition, Uptime};
@@ -39,6 +39,8 @@ const LONGEST_DELAY: Duration = Duration::from_secs(15);
 pub struct EventQueue {
     /// It, and when it happened. Kept until it is answered, also by another client.
     next: Option<(Event, Uptime)>,
+    /// Whether the API server refuses the group events.k8s.io and takes the core group. A kubelet older than 1.35 may use no other.
+    uses_core: bool,
     budget: Budget,
     /// When the troubles are checked next. A trouble that ends within a minute rarely becomes an Event.
     check_at: Uptime,
@@ -50,7 +52,8 @@ pub struct EventQueue {
 impl EventQueue {
     pub fn new(now: Uptime) -> Self {
         let budget = Budget::new(MAX_PER_HOUR, HOUR);
-        Self { next: None, budget, check_at: now + CHECK_TROUBLES_EVERY, degraded_at: None, first_shown: None }
+        let check_at = now + CHECK_TROUBLES_EVERY;
+        Self { next: None, uses_core: false, budget, check_at, degraded_at: None, first_shown: None }
     }
 
     /// Sends an Event for each transition until it is dropped.
@@ -60,13 +63,12 @@ impl EventQueue {
         api: &ApiConnection,
         transitions: &mut mpsc::Receiver<Transition>,
     ) -> Infallible {
-        let events = Api::<Event>::namespaced(client, NAMESPACE);
         if self.first_shown.is_none() {
             self.first_shown = Some(seen(api).await.conditions.into_iter().map(|condition| condition.kind).collect());
         }
         loop {
             if let Some((event, at)) = &self.next {
-                send(&events, api, event, *at).await;
+                self.uses_core = Box::pin(send(&client, api, event, *at, self.uses_core)).await;
                 self.next = None;
             }
             tokio::select! {
@@ -126,19 +128,31 @@ fn is_warning(condition: &Condition) -> bool {
     condition.is_problem() || is_late || (condition.status == condition.kind.healthy_status() && !is_healthy)
 }
 
-/// Returns when the Event is created or refused for good.
-async fn send(events: &Api<Event>, api: &ApiConnection, event: &Event, at: Uptime) {
-    let mut backoff = Backoff::new(LONGEST_DELAY);
+/// Returns when the Event is created or refused for good, and whether the next one goes to the core group.
+async fn send(client: &Client, api: &ApiConnection, event: &Event, at: Uptime, uses_core: bool) -> bool {
+    let (mut backoff, mut core, post) = (Backoff::new(LONGEST_DELAY), uses_core, PostParams::default());
+    let events = Api::<Event>::namespaced(client.clone(), NAMESPACE);
+    let core_events = Api::<v1::Event>::namespaced(client.clone(), NAMESPACE);
     loop {
         let node = seen(api).await;
-        let answer = events.create(&PostParams::default(), &about(event, at, &node, api.now())).await;
-        api.record_answer("create an Event", &node.name, answer.as_ref().err());
-        // What is refused is dropped. 409 is the answer if an earlier attempt has created it.
-        if !matches!(&answer, Err(error) if Failure::of(error) == Failure::Unanswered) {
-            return;
+        let event = about(event, at, &node, api.now());
+        let answer = if core {
+            core_events.create(&post, &in_core(event)).await.map(drop)
+        } else {
+            events.create(&post, &event).await.map(drop)
+        };
+        if !core && matches!(&answer, Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404)) {
+            core = true;
+            continue;
         }
-        // `ApiConnection` alone would not delay this while reads are answered and writes are not.
-        backoff.failed(uptime(), Duration::ZERO);
+        api.record_answer("create an Event", &node.name, answer.as_ref().err());
+        match answer.map_err(|error| Failure::of(&error)) {
+            // `ApiConnection` alone would not delay this while reads are answered and writes are not.
+            Err(Failure::Unanswered) => backoff.failed(uptime(), Duration::ZERO),
+            // What is refused is dropped. 409 is the answer if an earlier attempt has created it.
+            Err(Failure::Refused) => return uses_core,
+            _ => return core,
+        }
         sleep_until(backoff.until(uptime()).unwrap_or_default()).await;
     }
 }
@@ -170,10 +184,42 @@ fn about(event: &Event, at: Uptime, node: &NodeFacts, now: Now) -> Event {
     }
 }
 
+/// The same Event as an object of the core group.
+fn in_core(event: Event) -> v1::Event {
+    let time = event.event_time.as_ref().map(|time| Time(whole_seconds(time.0)));
+    v1::Event {
+        metadata: event.metadata,
+        involved_object: event.regarding.unwrap_or_default(),
+        source: Some(EventSource {
+            component: event.reporting_controller.clone(),
+            host: event.reporting_instance.clone(),
+        }),
+        count: Some(1),
+        first_timestamp: time.clone(),
+        last_timestamp: time,
+        event_time: event.event_time,
+        reporting_component: event.reporting_controller,
+        reporting_instance: event.reporting_instance,
+        action: event.action,
+        reason: event.reason,
+        message: event.note,
+        type_: event.type_,
+        ..v1::Event::default()
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use hyper::{Request, Response};
+    use kube::client::Body;
+    use serde_json::{Value, json};
+    use tokio::sync::watch;
+    use tokio::time::timeout;
+    use tower::{BoxError, service_fn};
+
     use super::*;
     use crate::condition::ConditionType;
+    use crate::host::api::{ApiFacts, RequestCounts};
     use crate::host::trouble::Trouble;
 
     fn condition(reason: Reason) -> Condition {
@@ -263,5 +309,65 @@ mod tests {
         let event = about(&event, happened_at, &node, Now { uptime: at(130), wall: server, server });
         assert_eq!(event.event_time.unwrap().0, "2026-11-26T06:16:30Z".parse().unwrap());
         assert_eq!(event.regarding.unwrap().uid.as_deref(), Some("u1"));
+    }
+
+    /// Sends Events to an API server that answers a POST in the group events.k8s.io, and one in the core group, with these HTTP statuses;
+    /// returns what was posted where, and the troubles.
+    async fn posted(events: u16, core: u16, count: usize) -> (Vec<(String, Value)>, Troubles) {
+        let (sender, mut posted) = mpsc::unbounded_channel();
+        let service = service_fn(move |request: Request<Body>| {
+            let sender = sender.clone();
+            async move {
+                let path = request.uri().path().to_owned();
+                let body = request.into_body().collect_bytes().await?;
+                let code = if path.starts_with("/apis/events.k8s.io/") { events } else { core };
+                sender.send((path, serde_json::from_slice(&body)?))?;
+                let refusal = json!({"kind": "Status", "status": "Failure", "code": code, "message": "refused"});
+                let answer = if code == 201 { body } else { refusal.to_string().into_bytes().into() };
+                Ok::<_, BoxError>(Response::builder().status(code).body(Body::from(answer))?)
+            }
+        });
+        let node = NodeFacts { name: "n1".into(), uid: "u1".into(), ..NodeFacts::default() };
+        let facts = watch::Sender::new(ApiFacts { node: Some(node), ..ApiFacts::default() });
+        let troubles = Troubles::default();
+        let api = ApiConnection::new(facts, RequestCounts::default(), troubles.clone());
+        let client = api.wrap(Client::new(service, "default"));
+        let (transitions, mut received) = mpsc::channel(count);
+        (0..count).for_each(|_| transitions.try_send(transition(Reason::KubeletCrashed, uptime())).unwrap());
+        let mut queue = EventQueue::new(uptime());
+        drop(timeout(Duration::from_secs(2), queue.publish(client, &api, &mut received)).await);
+        (std::iter::from_fn(|| posted.try_recv().ok()).collect(), troubles)
+    }
+
+    const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
+    const CORE: &str = "/api/v1/namespaces/default/events";
+
+    #[tokio::test]
+    async fn where_the_group_of_events_is_refused_the_core_group_is_used_from_then_on() {
+        for refusal in [403, 404] {
+            let (posted, troubles) = posted(refusal, 201, 2).await;
+            let paths: Vec<_> = posted.iter().map(|(path, _)| path.as_str()).collect();
+            assert_eq!(paths, [EVENTS, CORE, CORE], "{refusal}");
+            assert!(troubles.present().is_empty(), "{:?}", troubles.present());
+            let (refused, core) = (&posted[0].1, &posted[1].1);
+            assert_eq!((&core["apiVersion"], &core["kind"]), (&json!("v1"), &json!("Event")));
+            assert_eq!(core["metadata"], refused["metadata"]);
+            let about = json!({"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u1"});
+            assert_eq!((&core["involvedObject"], &core["message"]), (&about, &refused["note"]));
+            assert_eq!((&core["type"], &core["reason"]), (&json!("Warning"), &json!("KubeletCrashed")));
+            assert_eq!(core["source"], json!({"component": REPORTING_CONTROLLER, "host": "n1"}));
+            assert_eq!((&core["reportingComponent"], &core["count"]), (&json!(REPORTING_CONTROLLER), &json!(1)));
+            assert_eq!(core["firstTimestamp"], core["lastTimestamp"]);
+            assert!(core["firstTimestamp"].is_string() && core["eventTime"].is_string(), "{core}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_both_groups_refuse_is_a_trouble_and_the_next_event_is_tried_in_both() {
+        let (sent, troubles) = posted(403, 403, 2).await;
+        let paths: Vec<_> = sent.iter().map(|(path, _)| path.as_str()).collect();
+        assert_eq!(paths, [EVENTS, CORE, EVENTS, CORE]);
+        assert!(troubles.present()[&Trouble::ApiRefused].contains("refuses to create an Event"));
+        assert_eq!(posted(422, 201, 1).await.0.len(), 1, "it would be invalid in both");
     }
 }

@@ -11,7 +11,7 @@ pub const JSON_PATCH: &str = "application/json-patch+json";
 pub const JSON: &str = "application/json";
 pub const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
 pub const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
-const CORE_EVENTS: &str = "/api/v1/namespaces/default/events";
+pub const CORE_EVENTS: &str = "/api/v1/namespaces/default/events";
 /// What RBAC answers.
 const CANNOT: &str = " cannot ";
 
@@ -106,13 +106,14 @@ pub fn event(kind: &str, name: &str) -> Value {
 }
 
 /// The same in the older API.
-fn core_event(kind: &str, name: &str) -> Value {
+pub fn core_event(kind: &str, name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Event",
         "metadata": {"generateName": "nodevigil-", "namespace": "default"},
         "eventTime": "2026-11-21T09:00:00.000000Z",
         "reportingComponent": "nodevigil.io/agent", "reportingInstance": "x",
         "action": "Transition", "reason": "KubeletCrashed", "type": "Warning", "message": "m",
+        "source": {"component": "nodevigil.io/agent", "host": "x"},
         "involvedObject": {"apiVersion": "v1", "kind": kind, "name": name, "namespace": namespace(kind)},
     })
 }
@@ -124,7 +125,6 @@ fn namespace(kind: &str) -> Value {
 /// Attempts on Events. The administrator has created one about a Pod that is named as the node is.
 pub fn of_events(node: &str, other: &str) -> Vec<Attempt> {
     const ABOUT: By = By::Policy("Events about its own Node only");
-    const ABOUT_IN_CORE: By = By::Both("Events about its own Node only");
     const METADATA: By = By::Policy("may give Events a name");
     const ONLY_CREATE: By = By::Both("may only create Events");
     let own_with = |what, key: &str, value: Value| {
@@ -138,14 +138,18 @@ pub fn of_events(node: &str, other: &str) -> Vec<Attempt> {
     related["related"] = json!({"kind": "Pod", "name": "p", "namespace": "default"});
     let mut of_the_kubelet = event("Node", node);
     of_the_kubelet["reportingController"] = "kubelet".into();
+    let mut from_the_kubelet = core_event("Node", node);
+    from_the_kubelet["source"]["component"] = "kubelet".into();
     let series = json!({"series": {"count": 9, "lastObservedTime": "2026-11-21T09:01:00.000000Z"}});
     vec![
         post("an Event about a Pod", EVENTS, event("Pod", "p")).by(ABOUT),
         post("an Event about another Node", EVENTS, event("Node", other)).by(ABOUT),
         post("an Event that is related to a Pod", EVENTS, related).by(ABOUT),
-        post("an Event about another Node, in the older API", CORE_EVENTS, core_event("Node", other)).by(ABOUT_IN_CORE),
-        post("an Event about a Pod, in the older API", CORE_EVENTS, core_event("Pod", "p")).by(ABOUT_IN_CORE),
+        post("an Event about another Node, in the older API", CORE_EVENTS, core_event("Node", other)).by(ABOUT),
+        post("an Event about a Pod, in the older API", CORE_EVENTS, core_event("Pod", "p")).by(ABOUT),
         post("an Event in the kubelet's name", EVENTS, of_the_kubelet)
+            .by(By::Policy("in the name of nodevigil.io/agent only")),
+        post("an Event from the kubelet, in the older API", CORE_EVENTS, from_the_kubelet)
             .by(By::Policy("in the name of nodevigil.io/agent only")),
         own_with("an Event that is deleted with another Node", "ownerReferences", owner),
         own_with("an Event with a finalizer", "finalizers", json!(["example.com/stay"])),
