@@ -45,10 +45,9 @@ impl Cleanup {
         let mut settings = settings_in_effect().kubernetes;
         let kubelet_pid = report.as_ref().and_then(|report| report.kubelet.pid).and_then(|pid| i32::try_from(pid).ok());
         let kubelet = kubelet_pid.and_then(|pid| KubeletFacts::read(pid).ok());
-        let kubelet = kubelet.unwrap_or_else(KubeletFacts::usual);
+        let kubelet = kubelet.or_else(|| KubeletFacts::read_files().ok()).unwrap_or_else(KubeletFacts::usual);
         let last = report.map(|report| report.node).filter(|name| !name.is_empty());
-        let name = self.node.or(settings.node_name).or(last).unwrap_or_else(|| kubelet.node_name.clone());
-        settings.node_name = Some(name.clone());
+        settings.node_name = self.node.or(settings.node_name).or(last);
         if self.all_nodes {
             let removed = block_on("waiting for the API server", async {
                 timeout(ALL_DEADLINE, publish::cleanup_all(&settings, kubelet)).await
@@ -62,7 +61,7 @@ impl Cleanup {
         let removed = block_on("waiting for the API server", async {
             timeout(DEADLINE, publish::cleanup(&settings, kubelet)).await
         })?;
-        let removed = removed.with_context(|| format!("Node {name}: no success within {} s", DEADLINE.as_secs()))??;
+        let (name, removed) = removed.with_context(|| format!("no success within {} s", DEADLINE.as_secs()))??;
         print(&describe(&name, removed.as_ref()))?;
         Ok(GOOD)
     }

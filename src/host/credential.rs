@@ -9,6 +9,8 @@ use kubelet_config::kubelet::location::Location;
 use kubelet_config::kubelet::machine::{ClientCredential, FileState, Kubeconfig, of_running};
 use serde::{Deserialize, Serialize};
 
+use super::subject::node_of;
+
 /// The bootstrap kubeconfigs of kubeadm, of the kubelet's own default, and of Bottlerocket.
 const BOOTSTRAP_KUBECONFIGS: [&str; 3] = [
     "/etc/kubernetes/bootstrap-kubelet.conf",
@@ -20,6 +22,8 @@ const BOOTSTRAP_KUBECONFIGS: [&str; 3] = [
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientCertificate {
     pub file: String,
+    /// The Node in the name of its user.
+    pub node: Option<String>,
     pub valid_from: Timestamp,
     /// It is valid through this second.
     pub valid_until: Timestamp,
@@ -90,6 +94,7 @@ fn client_certificate(kubeconfig: &Kubeconfig) -> Option<ClientCertificate> {
     let certificate = kubeconfig.certificate.as_ref()?;
     Some(ClientCertificate {
         file: certificate.at.file.to_string(),
+        node: certificate.common_name.as_deref().and_then(node_of),
         valid_from: Timestamp::from_second(certificate.not_before_secs).ok()?,
         valid_until: Timestamp::from_second(certificate.not_after_secs).ok()?,
     })

@@ -9,12 +9,14 @@ use kubelet_config::kubelet::config::{self, ConfigFileState};
 use kubelet_config::kubelet::effective::{self, Settings};
 use kubelet_config::kubelet::endpoint::runtime_socket;
 use kubelet_config::kubelet::flags::CommandLine;
-use kubelet_config::kubelet::flags::parse::parse_argv;
+use kubelet_config::kubelet::flags::parse::{parse_argv, parse_flags};
 pub use kubelet_config::kubelet::healthz::Healthz;
 use kubelet_config::kubelet::healthz::{DEFAULT_PORT, healthz};
 use kubelet_config::kubelet::host_tree::HostTree;
 pub use kubelet_config::kubelet::layers::UNIT_NAMES;
+use kubelet_config::kubelet::layers::{candidate_units, resolve_command};
 use kubelet_config::kubelet::location::Location;
+use kubelet_config::kubelet::systemd::{Manager, resolve_unit};
 use kubelet_config::kubelet::tree::Tree;
 use serde::{Deserialize, Serialize};
 
@@ -43,10 +45,7 @@ pub type Output = (Result<KubeletFacts, String>, CloudInit);
 /// What the child does. `pid` is the kubelet's process, or that of the program that contains the kubelet. Without one, the child reads the
 /// files at their default paths.
 pub fn read(pid: Option<i32>) -> Output {
-    (
-        pid.map_or_else(|| Ok(KubeletFacts::usual().with_credential()), KubeletFacts::read),
-        cloud_init::read(Path::new("/")),
-    )
+    (pid.map_or_else(KubeletFacts::read_files, KubeletFacts::read), cloud_init::read(Path::new("/")))
 }
 
 /// Reads it in a child, because a read of a process's command line and of a file on a dead disk may hang in the kernel.
@@ -73,7 +72,8 @@ pub struct Watched {
 /// What is known of the kubelet's configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KubeletFacts {
-    /// The name of the Node that the kubelet registers: its --hostname-override, else the host's name in lower case.
+    /// The name of the Node that the kubelet registers: that in its client certificate, else its --hostname-override, else the host's name in
+    /// lower case.
     pub node_name: String,
     /// The kubeconfig that the kubelet uses, an absolute path; none of a standalone kubelet.
     pub kubeconfig: Option<PathBuf>,
@@ -108,10 +108,24 @@ impl KubeletFacts {
         }
     }
 
-    /// The same with the credential. Reads files: call it in a child.
-    fn with_credential(self) -> Self {
+    /// The same with the credential, and with the Node's name from there or from the unit's files. Reads files: call it in a child.
+    fn with_files(self, tree: &dyn Tree) -> Self {
         let (credential, _) = credential::read(self.kubeconfig.as_deref(), None);
-        Self { credential, ..self }
+        let node_name = name(&credential, name_in_files(tree, &self.node_name));
+        Self { node_name, credential, ..self }
+    }
+
+    /// What is known while no kubelet runs, read here.
+    ///
+    /// # Errors
+    /// When the root directory cannot be read.
+    pub fn read_files() -> Result<Self, String> {
+        Ok(Self::usual().with_files(&root()?))
+    }
+
+    /// The same, read in a child; only what is usual if that fails.
+    pub async fn without_process() -> Self {
+        read_in_child(None).await.and_then(|(facts, _)| facts).unwrap_or_else(|_| Self::usual())
     }
 
     /// The client certificate that the kubelet shows to the API server; none with another credential, and if it is not known which
@@ -151,25 +165,49 @@ impl KubeletFacts {
         let flag = |name| flags.value(name).filter(|value| !value.is_empty());
         let absolute = |name| flag(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let is_of_kubelet = flag("config").is_some() || flag("kubeconfig").is_some();
-        let tree = HostTree::new(Path::new("/")).map_err(|error| format!("/: {error}"))?;
+        let tree = root()?;
         let settings = settings(&tree, &flags)?;
         let usual = Self::usual();
-        let name = flag("hostname-override").map(|name| name.trim().to_lowercase());
-        let node_name = name.unwrap_or_else(|| usual.node_name.clone());
-        let facts = Self { node_name, root_dir: absolute("root-dir"), healthz: healthz(&settings)?, ..usual };
+        let facts = Self { root_dir: absolute("root-dir"), healthz: healthz(&settings)?, ..usual };
         if !is_of_kubelet {
-            return Ok(facts.with_credential());
+            return Ok(facts.with_files(&tree));
         }
         let kubeconfig = absolute("kubeconfig");
         let (credential, api_server) = credential::read(kubeconfig.as_deref(), flag("cert-dir"));
         let runtime_socket = runtime_socket(&settings);
-        Ok(Self { kubeconfig, runtime_socket, is_of_kubelet, credential, api_server, ..facts })
+        let given = override_in(&flags).unwrap_or_else(|| facts.node_name.clone());
+        let node_name = name(&credential, given);
+        Ok(Self { node_name, kubeconfig, runtime_socket, is_of_kubelet, credential, api_server, ..facts })
     }
 }
 
 /// The host's name. In lower case the kubelet uses it for the Node (`k8s.io/kubernetes/pkg/util/node`, `GetHostname`).
 pub fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().trim().to_owned()
+}
+
+fn root() -> Result<HostTree, String> {
+    HostTree::new(Path::new("/")).map_err(|error| format!("/: {error}"))
+}
+
+/// The Node's name: the API server lets a kubelet write no other Node than that of its certificate, whatever its flags say.
+fn name(credential: &Credential, given: String) -> String {
+    match credential {
+        Credential::Certificate(ClientCertificate { node: Some(name), .. }) => name.clone(),
+        _ => given,
+    }
+}
+
+/// The name that the unit's files give the kubelet: by the flag, or by an option of k3s or RKE2 that becomes the flag; else the host's.
+fn name_in_files(tree: &dyn Tree, host_name: &str) -> String {
+    let unit = resolve_unit(tree, &candidate_units(tree).swap_remove(0), &Manager::default());
+    let command = resolve_command(tree, &unit, Some(host_name));
+    let flags = parse_flags(command.args.get(1..).unwrap_or_default());
+    override_in(&flags).unwrap_or_else(|| host_name.to_owned())
+}
+
+fn override_in(flags: &CommandLine) -> Option<String> {
+    flags.value("hostname-override").map(|name| name.trim().to_lowercase()).filter(|name| !name.is_empty())
 }
 
 /// The settings of a kubelet that runs with these flags.
@@ -212,9 +250,35 @@ mod tests {
     }
 
     #[test]
+    fn the_node_is_that_of_the_certificate_and_else_the_one_that_the_files_name() {
+        let unit = "[Service]\nEnvironmentFile=-/etc/default/kubelet\nExecStart=/usr/bin/kubelet $KUBELET_EXTRA_ARGS\n";
+        let plain = MemoryTree::new().file("/lib/systemd/system/kubelet.service", unit);
+        assert_eq!(name_in_files(&plain, "vm"), "vm");
+        let flag = plain.file("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--hostname-override=Worker-7\n");
+        assert_eq!(name_in_files(&flag, "vm"), "worker-7");
+        let rancher = |program: &str, config: &str| {
+            let unit = format!("[Service]\nExecStart=/usr/local/bin/{program} agent\n");
+            let tree = MemoryTree::new().file("/etc/rancher/node/id", "0a1b2c3d\n");
+            let tree = tree.file(format!("/etc/systemd/system/{program}-agent.service"), unit);
+            name_in_files(&tree.file(format!("/etc/rancher/{program}/config.yaml"), config), "vm")
+        };
+        assert_eq!(rancher("k3s", "node-name: Edge\n"), "edge");
+        assert_eq!(rancher("rke2", "with-node-id: true\n"), "vm-0a1b2c3d");
+
+        let (valid_from, valid_until) = (jiff::Timestamp::UNIX_EPOCH, jiff::Timestamp::MAX);
+        let credential = |node: Option<&str>| {
+            let node = node.map(Into::into);
+            Credential::Certificate(ClientCertificate { file: "/c".into(), node, valid_from, valid_until })
+        };
+        assert_eq!(name(&credential(Some("n1")), "vm".into()), "n1");
+        assert_eq!(name(&credential(None), "vm".into()), "vm");
+        assert_eq!(name(&Credential::Missing, "vm".into()), "vm");
+    }
+
+    #[test]
     fn a_command_line_that_is_not_a_kubelets_has_no_node_name_and_no_kubeconfig() {
         let pid = i32::try_from(std::process::id()).unwrap();
-        assert_eq!(KubeletFacts::read(pid), Ok(KubeletFacts::usual().with_credential()));
+        assert_eq!(KubeletFacts::read(pid), KubeletFacts::read_files());
         let error = KubeletFacts::read(i32::MAX).unwrap_err();
         assert!(error.starts_with("/proc/2147483647/cmdline: "), "{error}");
     }

@@ -30,6 +30,7 @@ pub mod pressure;
 pub mod process;
 pub mod program;
 pub mod sockets;
+pub mod subject;
 pub mod systemd;
 pub mod top;
 pub mod trouble;

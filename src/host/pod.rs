@@ -8,9 +8,17 @@ use rustix::process::{chdir, chroot};
 /// The environment variable that names this directory; the Helm chart sets it.
 pub const HOST_ROOT: &str = "NODEVIGIL_HOST_ROOT";
 
+/// The environment variable with the name of the pod's Node; the Helm chart sets it.
+pub const NODE_NAME: &str = "NODEVIGIL_NODE_NAME";
+
 /// Whether this process was started in a pod.
 pub fn is_pod() -> bool {
     env::var_os(HOST_ROOT).is_some()
+}
+
+/// In a pod: the name of its Node, as the kubelet has it.
+pub fn node_name() -> Option<String> {
+    env::var(NODE_NAME).ok().filter(|name| is_pod() && !name.is_empty())
 }
 
 /// In a pod: makes the host's root directory that of this process, so that every path means the host's file.

@@ -17,6 +17,8 @@ pub enum Trouble {
     IdentityUnusable,
     /// The API server refuses a request of nodevigil's: for want of a permission, by an admission policy, or because it cannot write.
     ApiRefused,
+    /// There is no Node of the name that is published to.
+    NodeMissing,
     /// Another field manager owns or overwrites a condition of ours.
     ForeignOwner,
     /// The Node's annotation nodevigil.io/pause cannot be used.
@@ -27,12 +29,13 @@ pub enum Trouble {
 
 impl Trouble {
     /// All kinds, each with its name in metrics, `status` and Events.
-    pub const ALL: [(Self, &str); 8] = [
+    pub const ALL: [(Self, &str); 9] = [
         (Self::ConfigRefused, "ConfigRefused"),
         (Self::BusLost, "BusLost"),
         (Self::KernelLogUnreadable, "KernelLogUnreadable"),
         (Self::IdentityUnusable, "IdentityUnusable"),
         (Self::ApiRefused, "ApiRefused"),
+        (Self::NodeMissing, "NodeMissing"),
         (Self::ForeignOwner, "ForeignOwner"),
         (Self::PauseRefused, "PauseRefused"),
         (Self::MetricsNotServed, "MetricsNotServed"),

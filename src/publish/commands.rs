@@ -108,16 +108,16 @@ pub struct Removed {
     pub taints: Vec<String>,
 }
 
-/// Removes nodevigil's conditions and taints; none if there is no such Node. Conditions that another field manager owns too stay.
+/// Removes nodevigil's conditions and taints, and returns the Node's name; nothing removed if there is no such Node. Conditions that another field manager owns too stay.
 ///
 /// # Errors
 /// When there is no identity, or the API server does not answer or refuses it. The conditions may be removed by then.
-pub async fn cleanup(settings: &KubernetesSettings, kubelet: KubeletFacts) -> Result<Option<Removed>> {
+pub async fn cleanup(settings: &KubernetesSettings, kubelet: KubeletFacts) -> Result<(String, Option<Removed>)> {
     let session = connect_once(settings, kubelet).await?;
     let nodes = Api::<Node>::all(session.client);
-    remove(&nodes, &session.node_name)
-        .await
-        .with_context(|| format!("Node {}, with {}", session.node_name, session.source))
+    let removed = remove(&nodes, &session.node_name).await;
+    let removed = removed.with_context(|| format!("Node {}, with {}", session.node_name, session.source))?;
+    Ok((session.node_name, removed))
 }
 
 /// Removes nodevigil's conditions and taints from every Node; returns the Nodes that had any.

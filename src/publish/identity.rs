@@ -9,9 +9,11 @@ use std::{fmt, fs};
 
 use anyhow::{Context, Result, anyhow, bail};
 use kube::Config;
-use kube::config::{Kubeconfig, KubeconfigError};
+use kube::config::{AuthInfo, Kubeconfig, KubeconfigError};
+use secrecy::ExposeSecret;
 
-use crate::files::FileState;
+use crate::files::{self, FileState};
+use crate::host::subject::Subject;
 
 /// The kubeconfig of nodevigil's own identity, if the settings name no other.
 pub const OWN_KUBECONFIG: &str = "/etc/nodevigil/kubeconfig";
@@ -20,6 +22,8 @@ const SERVICE_ACCOUNT_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccou
 /// As many links as Linux follows.
 const MAX_LINKS: usize = 40;
 const ROOT_UID: u32 = 0;
+/// A certificate with its chain, or a token, is far smaller.
+const MAX_CREDENTIAL_BYTES: u64 = 1 << 20;
 
 /// Where a credential comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,6 +78,18 @@ pub fn read(source: Source) -> Result<Identity> {
     config.proxy_url = None; // kube may have taken one from the environment
     let files = paths.iter().map(|path| FileState::of(path)).collect();
     Ok(Identity { source, config, files })
+}
+
+/// Whose the credential is, and when it ends. The API server also takes a client's certificate before its token.
+pub fn subject(user: &AuthInfo) -> Subject {
+    let file = |path: &Option<String>| files::read(Path::new(path.as_ref()?), MAX_CREDENTIAL_BYTES).ok();
+    let certificate = match &user.client_certificate_data {
+        Some(data) => Subject::of_certificate_data(data),
+        None => file(&user.client_certificate).and_then(|pem| Subject::of_certificate(pem.as_bytes())),
+    };
+    let token = || user.token.as_ref().map(|token| token.expose_secret().to_owned());
+    let of_token = || Subject::of_token(&token().or_else(|| file(&user.token_file))?);
+    certificate.or_else(of_token).unwrap_or_default()
 }
 
 fn exists(path: &Path) -> bool {

@@ -1,26 +1,48 @@
 //! Watches our own Node and writes its conditions and taints, one request after the other.
 
 use std::convert::Infallible;
-use std::pin::pin;
+use std::time::Duration;
 
+use futures::stream::{self, BoxStream};
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams};
-use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, watch_object};
 use kube::{Api, Client};
 use tokio::sync::watch;
 
+use super::clock::sleep_until;
 use super::conditions::{Reconciler, Request};
 use super::connection::{ApiConnection, Failure, WATCH};
 use super::observed::{FIELD_MANAGER, ObservedNode};
-use crate::condition::Desired;
+use super::pacing::Backoff;
+use crate::condition::{Desired, Uptime};
+use crate::host::clock::uptime;
 use crate::host::trouble::Trouble;
 
 /// How applies are named if the API server refuses them.
 const APPLY: &str = "apply conditions";
 /// So many writes in succession without an answer are a trouble, if reads are answered.
 const MAX_FAILED_WRITES: u32 = 5;
+/// The longest time between two attempts to watch.
+const LONGEST_DELAY: Duration = Duration::from_secs(30);
+/// A Node that does not exist is read again after this time: the watch alone may be minutes late when it fails as well.
+const READ_MISSING_EVERY: Duration = Duration::from_secs(15);
+/// One that does not exist for this time is a trouble. A kubelet that joins registers it within seconds.
+const MISSING_FOR: Duration = Duration::from_secs(30);
+
+/// The Node of one name, with one client.
+struct Publishing<'a> {
+    nodes: Api<Node>,
+    name: &'a str,
+    api: &'a ApiConnection,
+    reconciler: &'a mut Reconciler,
+    watched: BoxStream<'static, watcher::Result<Option<Node>>>,
+    watching: Backoff,
+    failed_writes: u32,
+    /// Since when the Node does not exist, and when it is read again.
+    missing: Option<(Uptime, Uptime)>,
+}
 
 /// Publishes conditions and taints on the Node of that name until it is dropped.
 pub async fn publish_conditions(
@@ -30,57 +52,140 @@ pub async fn publish_conditions(
     reconciler: &mut Reconciler,
     desired: &mut watch::Receiver<Desired>,
 ) -> Infallible {
-    let nodes = Api::<Node>::all(client);
-    let ours = PatchParams::apply(FIELD_MANAGER);
-    let watch = || watch_object(nodes.clone(), name).default_backoff();
-    let (mut watched, mut failed_writes) = (pin!(watch()), 0);
+    let mut node = Publishing::new(client, name, api, reconciler);
     loop {
         // Events that have arrived come first: the next request should not be based on an older Node.
-        while let Some(Some(event)) = watched.next().now_or_never() {
-            take_in(event, name, reconciler, api);
+        while let Some(Some(event)) = node.watched.next().now_or_never() {
+            node.take_in(event);
         }
         let wanted = desired.borrow_and_update().clone();
-        let step = match api.closed_until() {
+        let step = node.step(&wanted);
+        node.show();
+        match step {
+            Ok(request) => node.send(request).await,
+            Err(until) => tokio::select! {
+                () = changed(desired) => {}
+                Some(event) = node.watched.next() => node.take_in(event),
+                () = api.wait(until) => {}
+                // A request of another loop has failed. The Node is read then, until the API server answers again.
+                () = api.unreached(), if !api.is_unreached() => {}
+            },
+        }
+    }
+}
+
+impl<'a> Publishing<'a> {
+    fn new(client: Client, name: &'a str, api: &'a ApiConnection, reconciler: &'a mut Reconciler) -> Self {
+        let (nodes, watching) = (Api::all(client), Backoff::new(LONGEST_DELAY));
+        let watched = stream::pending().boxed();
+        let mut new = Self { nodes, name, api, reconciler, watched, watching, failed_writes: 0, missing: None };
+        new.watch(Uptime::ZERO);
+        new
+    }
+
+    /// Watches the Node from then on.
+    fn watch(&mut self, from: Uptime) {
+        let (nodes, name) = (self.nodes.clone(), self.name.to_owned());
+        let watch = async move {
+            sleep_until(from).await;
+            watch_object(nodes, &name)
+        };
+        self.watched = watch.flatten_stream().boxed();
+    }
+
+    fn step(&mut self, wanted: &Desired) -> Result<Request, Uptime> {
+        let (now, read_at) = (self.api.now(), self.missing.map_or(Uptime::MAX, |(_, again)| again));
+        match self.api.closed_until() {
             Some(until) => Err(until),
             // The request that failed may have been the last one, and then nothing else would show that it answers again.
-            None if api.is_unreached() => Ok(Request::Read),
-            None => reconciler.step(&wanted, api.now()),
-        };
-        show(reconciler, name, api);
-        let request = match step {
-            Ok(request) => request,
-            Err(until) => {
-                tokio::select! {
-                    () = changed(desired) => {}
-                    Some(event) = watched.next() => take_in(event, name, reconciler, api),
-                    () = api.wait(until) => {}
-                    // A request of another loop has failed. The Node is read then, until the API server answers again.
-                    () = api.unreached(), if !api.is_unreached() => {}
-                }
-                continue;
-            }
-        };
+            None if self.api.is_unreached() || now.uptime >= read_at => Ok(Request::Read),
+            None => self.reconciler.step(wanted, now).map_err(|until| until.min(read_at)),
+        }
+    }
+
+    async fn send(&mut self, request: Request) {
+        let (nodes, ours) = (&self.nodes, PatchParams::apply(FIELD_MANAGER));
         let (title, answer) = match &request {
-            Request::Read => ("read the Node", nodes.get_opt(name).await),
+            Request::Read => ("read the Node", nodes.get_opt(self.name).await),
             Request::Apply(node) => {
-                let ours = ours.clone().force();
-                (APPLY, nodes.patch_status(name, &ours, &Patch::Apply(node)).await.map(Some))
+                let answer = nodes.patch_status(self.name, &ours.force(), &Patch::Apply(node)).await;
+                (APPLY, answer.map(Some))
             }
-            Request::Taint(patch) => ("change taints", nodes.patch(name, &ours, &Patch::Merge(patch)).await.map(Some)),
+            Request::Taint(patch) => {
+                ("change taints", nodes.patch(self.name, &ours, &Patch::Merge(patch)).await.map(Some))
+            }
         };
         let error = answer.as_ref().err();
-        failed_writes = failures(failed_writes, &request, error.map(Failure::of));
-        api.record_answer(title, name, error);
-        if failed_writes >= MAX_FAILED_WRITES && !matches!(request, Request::Read) {
+        self.failed_writes = failures(self.failed_writes, &request, error.map(Failure::of));
+        self.api.record_answer(title, self.name, error);
+        if self.failed_writes >= MAX_FAILED_WRITES && !matches!(request, Request::Read) {
             let advice = "it answers reads: check its webhooks and the free space of etcd";
-            api.record_refusal(title, name, error.map(|error| (error, advice)));
+            self.api.record_refusal(title, self.name, error.map(|error| (error, advice)));
         }
         if matches!((&request, &answer), (Request::Read, Err(kube::Error::Service(_)))) {
             // Packets are lost: what the watch has not delivered yet would come minutes after the end of the outage.
-            watched.set(watch());
+            self.watch(Uptime::ZERO);
         }
         let answer = answer.map(|node| node.and_then(ObservedNode::read)).map_err(|error| Failure::of(&error));
-        reconciler.answered(&request, answer, api.now());
+        if let Ok(node) = &answer {
+            self.saw(node.is_some(), uptime());
+        }
+        self.reconciler.answered(&request, answer, self.api.now());
+    }
+
+    fn take_in(&mut self, event: watcher::Result<Option<Node>>) {
+        match event {
+            Ok(node) => {
+                let node = node.and_then(ObservedNode::read);
+                self.saw(node.is_some(), uptime());
+                self.reconciler.watched(node, self.api.now());
+            }
+            Err(error) => {
+                if let watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error) = error {
+                    self.api.record_answer(WATCH, self.name, Some(&error));
+                }
+                self.watching.failed(uptime(), Duration::ZERO);
+                self.watch(self.watching.until(uptime()).unwrap_or_default());
+            }
+        }
+    }
+
+    /// Takes in whether the Node exists.
+    fn saw(&mut self, exists: bool, now: Uptime) {
+        if exists {
+            self.missing = None;
+            return self.api.troubles.clear(Trouble::NodeMissing);
+        }
+        let since = self.missing.map_or(now, |(since, _)| since);
+        self.missing = Some((since, now + READ_MISSING_EVERY));
+        if now >= since + MISSING_FOR {
+            let message = format!(
+                "there is no Node {0}, so nothing is published: if the Node of this host has another name, set [kubernetes] node_name; \
+                 if {0} is right, its kubelet has not registered it (nodevigil bootstrap)",
+                self.name
+            );
+            self.api.troubles.set(Trouble::NodeMissing, message);
+        }
+    }
+
+    /// Passes the Node on to the rest of the agent.
+    fn show(&self) {
+        match self.reconciler.foreign_owners() {
+            Some(message) => self.api.troubles.set(Trouble::ForeignOwner, message),
+            None => self.api.troubles.clear(Trouble::ForeignOwner),
+        }
+        let node = self.reconciler.node();
+        if node.is_none() {
+            // Nothing is applied to a Node that does not exist: that the last apply was refused is over.
+            self.api.record_answer(APPLY, self.name, None);
+        }
+        self.api.facts.send_if_modified(|facts| {
+            let differs = facts.node.as_ref() != node;
+            if differs {
+                facts.node = node.cloned();
+            }
+            differs
+        });
     }
 }
 
@@ -93,36 +198,6 @@ fn failures(before: u32, request: &Request, failure: Option<Failure>) -> u32 {
     }
 }
 
-fn take_in(event: watcher::Result<Option<Node>>, name: &str, reconciler: &mut Reconciler, api: &ApiConnection) {
-    match event {
-        Ok(node) => reconciler.watched(node.and_then(ObservedNode::read), api.now()),
-        // The stream retries.
-        Err(watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error)) => {
-            api.record_answer(WATCH, name, Some(&error));
-        }
-        Err(_) => {}
-    }
-}
-
-/// Passes the Node on to the rest of the agent.
-fn show(reconciler: &Reconciler, name: &str, api: &ApiConnection) {
-    match reconciler.foreign_owners() {
-        Some(message) => api.troubles.set(Trouble::ForeignOwner, message),
-        None => api.troubles.clear(Trouble::ForeignOwner),
-    }
-    if reconciler.node().is_none() {
-        // Nothing is applied to a Node that does not exist: that the last apply was refused is over.
-        api.record_answer(APPLY, name, None);
-    }
-    api.facts.send_if_modified(|facts| {
-        let differs = facts.node.as_ref() != reconciler.node();
-        if differs {
-            facts.node = reconciler.node().cloned();
-        }
-        differs
-    });
-}
-
 /// Waits until the value changes; for ever if its sender is gone.
 pub async fn changed<T>(receiver: &mut watch::Receiver<T>) {
     if receiver.changed().await.is_err() {
@@ -132,8 +207,6 @@ pub async fn changed<T>(receiver: &mut watch::Receiver<T>) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use hyper::{Method, Response};
     use kube::client::Body;
     use serde_json::json;
@@ -142,7 +215,7 @@ mod tests {
     use tower::{BoxError, service_fn};
 
     use super::*;
-    use crate::condition::{Published, Status, Uptime};
+    use crate::condition::{Published, Status};
     use crate::host::api::{ApiFacts, Reach, RequestCounts};
     use crate::host::trouble::Troubles;
     use crate::settings::TaintSettings;
@@ -227,6 +300,27 @@ mod tests {
             _ = publish_conditions(client, "n1", &api, &mut reconciler, &mut desired) => unreachable!(),
             () = test => {}
         }
+    }
+
+    #[tokio::test]
+    async fn a_node_that_does_not_exist_is_read_again_and_is_a_trouble_after_half_a_minute() {
+        let troubles = Troubles::default();
+        let api =
+            ApiConnection::new(watch::Sender::new(ApiFacts::default()), RequestCounts::default(), troubles.clone());
+        let mut reconciler = Reconciler::new(TaintSettings::default());
+        let mut node = Publishing::new(server(mpsc::unbounded_channel().0), "n1", &api, &mut reconciler);
+        let (now, secs) = (uptime(), Duration::from_secs);
+        node.saw(false, now);
+        node.saw(false, now + secs(29));
+        assert!(troubles.present().is_empty(), "the kubelet may be joining: {:?}", troubles.present());
+        assert_eq!(node.step(&Desired::default()).unwrap_err(), now + secs(44));
+        node.saw(false, now.saturating_sub(READ_MISSING_EVERY));
+        assert!(matches!(node.step(&Desired::default()), Ok(Request::Read)), "the watch may be silent");
+        node.saw(false, now + secs(30));
+        let message = troubles.present()[&Trouble::NodeMissing].clone();
+        assert!(message.contains("no Node n1") && message.contains("[kubernetes] node_name"), "{message}");
+        node.saw(true, now + secs(31));
+        assert!(troubles.present().is_empty() && node.missing.is_none());
     }
 
     #[test]

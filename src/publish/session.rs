@@ -19,6 +19,7 @@ use crate::files::FileState;
 use crate::host::blocking;
 use crate::host::clock::{Now, uptime};
 use crate::host::kubelet::KubeletFacts;
+use crate::host::pod;
 use crate::host::trouble::Trouble;
 use crate::settings::KubernetesSettings;
 
@@ -32,6 +33,8 @@ const RENEW_BEFORE: Duration = Duration::from_mins(1);
 pub struct Session {
     pub client: Client,
     pub node_name: String,
+    /// Whether the name is the kubelet's, because neither the settings nor the credential say it.
+    is_kubelets_name: bool,
     pub source: Source,
     files: Vec<FileState>,
     built_at: Uptime,
@@ -49,9 +52,6 @@ pub async fn connect(
     api: &ApiConnection,
 ) -> Result<Result<Session, String>> {
     let (node_name, kubeconfig) = kubelet.map(|kubelet| (kubelet.node_name, kubelet.kubeconfig)).unzip();
-    let Some(node_name) = settings.node_name.clone().or(node_name) else {
-        return Ok(Err("the Node's name is not known: the kubelet's configuration has not been read".into()));
-    };
     let choose = choice(settings, kubeconfig.flatten());
     let Some(identity) = read_files(move || choose().map(identity::read).transpose()).await?? else {
         return Ok(Err(format!("no identity: neither {OWN_KUBECONFIG} nor a kubeconfig of the kubelet exists")));
@@ -59,12 +59,19 @@ pub async fn connect(
     let (source, files, mut config) = (identity.source, identity.files, identity.config);
     let expires = exec::ask(&mut config.auth_info).await.with_context(|| source.to_string())?;
     let server = config.cluster_url.to_string();
+    let user = config.auth_info.clone();
+    let subject = read_files(move || identity::subject(&user)).await?;
+    let given = settings.node_name.clone().or(subject.node).or_else(pod::node_name);
+    let is_kubelets_name = given.is_none();
+    let Some(node_name) = given.or(node_name) else {
+        return Ok(Err("the Node's name is not known: the kubelet's configuration has not been read".into()));
+    };
     let (building, node) = (api.clone(), node_name.clone());
     let client = read_files(move || building.connect(config, &node)).await?;
     let client = client.map_err(|error| anyhow!("{source}: {}", connection::describe(&error)))?;
     api.facts.send_modify(|facts| facts.server = Some(server));
     let renew_at = expires.map(|expires| renewal(expires, api.now()));
-    Ok(Ok(Session { client, node_name, source, files, built_at: uptime(), renew_at }))
+    Ok(Ok(Session { client, node_name, is_kubelets_name, source, files, built_at: uptime(), renew_at }))
 }
 
 /// What chooses the identity. It belongs into [`read_files`].
@@ -86,7 +93,7 @@ pub async fn outdated(
         }
         let known = kubelet.borrow_and_update().clone();
         let (node_name, kubeconfig) = known.map(|known| (known.node_name, known.kubeconfig)).unzip();
-        if settings.node_name.is_none() && node_name.is_some_and(|name| name != session.node_name) {
+        if session.is_kubelets_name && node_name.is_some_and(|name| name != session.node_name) {
             return;
         }
         let choose = choice(settings, kubeconfig.flatten());
@@ -143,6 +150,7 @@ mod tests {
         let mut session = Session {
             client: Client::new(service, "default"),
             node_name: "n1".into(),
+            is_kubelets_name: false,
             source: Source::InCluster,
             files: vec![],
             built_at: uptime(),

@@ -67,7 +67,7 @@ pub struct KubernetesSettings {
     /// The kubeconfig that nodevigil uses. Default: the first that exists of /etc/nodevigil/kubeconfig, the pod's service account and
     /// the kubelet's kubeconfig.
     pub kubeconfig: Option<PathBuf>,
-    /// The Node's name. Default: the name with which the kubelet registers.
+    /// The Node's name. Default: the name in the credential, in a pod that of the pod's Node, else the name with which the kubelet registers.
     pub node_name: Option<String>,
     /// Additional names under which conditions are published: `native` (none), `eks` or `npd`.
     pub profile: Profile,

@@ -49,7 +49,12 @@ fn ready(after_boot: u64) -> Facts {
     let (valid_from, valid_until) = (now.wall - secs(3600), now.wall + secs(3600));
     let files = Files {
         cloud_init: CloudInit::Finished { at: Some(moment(8).wall), errors: vec![] },
-        credential: Credential::Certificate(ClientCertificate { file: "/c.pem".into(), valid_from, valid_until }),
+        credential: Credential::Certificate(ClientCertificate {
+            file: "/c.pem".into(),
+            node: None,
+            valid_from,
+            valid_until,
+        }),
         kubelet: None,
     };
     let host = HostFacts {
@@ -177,8 +182,12 @@ const CASES: &[Case] = &[
         |facts| {
             facts.node = refused(401);
             let (valid_from, valid_until) = (facts.now.wall + secs(60), facts.now.wall + secs(3600));
-            facts.host.files.credential =
-                Credential::Certificate(ClientCertificate { file: "/c.pem".into(), valid_from, valid_until });
+            facts.host.files.credential = Credential::Certificate(ClientCertificate {
+                file: "/c.pem".into(),
+                node: None,
+                valid_from,
+                valid_until,
+            });
         },
         Stage::Credential,
         Progress::Failed,
@@ -188,8 +197,12 @@ const CASES: &[Case] = &[
         |facts| {
             facts.node = refused(401);
             let (valid_from, valid_until) = (facts.now.wall - secs(3600), facts.now.wall - secs(60));
-            facts.host.files.credential =
-                Credential::Certificate(ClientCertificate { file: "/c.pem".into(), valid_from, valid_until });
+            facts.host.files.credential = Credential::Certificate(ClientCertificate {
+                file: "/c.pem".into(),
+                node: None,
+                valid_from,
+                valid_until,
+            });
         },
         Stage::Credential,
         Progress::Failed,

@@ -44,7 +44,7 @@ impl Certificate {
     }
 
     fn finding(&self, time: Timestamp, now: Uptime) -> Option<Finding> {
-        let ClientCertificate { file, valid_from, valid_until } = &self.certificate;
+        let ClientCertificate { file, valid_from, valid_until, .. } = &self.certificate;
         let since_read = SignedDuration::try_from(now.saturating_sub(self.read_at)).ok()?;
         // One that had not expired when it was read may have been renewed since.
         if time.checked_sub(since_read).ok()? > *valid_until {
@@ -77,8 +77,12 @@ mod tests {
 
     /// A certificate that is valid for so long from 1970 on, read at that uptime.
     fn certificate(life: i64, read_at: u64) -> Certificate {
-        let certificate =
-            ClientCertificate { file: "/pki/current.pem".into(), valid_from: time(0), valid_until: time(life) };
+        let certificate = ClientCertificate {
+            file: "/pki/current.pem".into(),
+            node: None,
+            valid_from: time(0),
+            valid_until: time(life),
+        };
         Certificate::new(certificate, Duration::from_secs(read_at))
     }
 

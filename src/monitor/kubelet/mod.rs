@@ -212,7 +212,7 @@ impl Loop {
                 && self.inputs.kubelet.borrow().is_none()
                 && self.work.is_empty() =>
             {
-                self.work.spawn_blocking(|| Done::Usual(KubeletFacts::usual()));
+                self.work.spawn(async { Done::Usual(KubeletFacts::without_process().await) });
             }
             None => {}
         }
