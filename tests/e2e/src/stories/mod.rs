@@ -143,6 +143,7 @@ pub const STORIES: &[Story] = &[
     full("settings::never_accepted", settings::without_accepted_settings_the_exit_code_is_78),
     full("privilege::certificate", privilege::a_stolen_certificate_is_worth_its_own_node),
     full("privilege::token", privilege::a_stolen_token_is_worth_its_own_node),
+    full("privilege::many_managers", privilege::taints_can_be_set_and_removed_whatever_the_number_of_field_managers),
     full("privilege::wide_role", privilege::the_policies_hold_whatever_the_role),
     full("privilege::no_node_name", privilege::an_identity_that_names_no_node_can_write_nothing),
     full("secrets::kubelet", secrets::of_the_kubelet_stay_on_the_node),

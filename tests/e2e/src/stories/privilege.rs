@@ -12,8 +12,8 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use self::attempts::{
-    APPLY, Attempt, By, CORE_EVENTS, EVENTS, JSON, LEASES, STRATEGIC, condition, core_event, event, node_path, post,
-    status_path,
+    APPLY, Attempt, By, CORE_EVENTS, EVENTS, JSON, LEASES, MERGE, STRATEGIC, condition, core_event, event, node_path,
+    post, status_path,
 };
 use crate::scene::Scene;
 use crate::support::control_plane::ControlPlane;
@@ -72,6 +72,26 @@ pub fn an_identity_that_names_no_node_can_write_nothing(scene: &Scene) -> Result
             ensure!(code == 403, "{}: {code}: {answer:#}", request.path);
         }
     }
+    Ok(())
+}
+
+/// The API server keeps ten managers that have updated an object, and puts the fields of older ones together.
+pub fn taints_can_be_set_and_removed_whatever_the_number_of_field_managers(scene: &Scene) -> Result<()> {
+    let trial = Trial::prepare(scene)?;
+    let thief = trial.certificate(&format!("nodevigil:{}", trial.node))?;
+    for round in 0..4 {
+        // So many that the agent's own entry is the oldest.
+        for number in 0..11 {
+            let path = format!("{}?fieldManager=manager-{round}-{number}", node_path(&trial.node));
+            let labels = json!({"metadata": {"labels": {format!("lab-{round}-{number}"): "x"}}});
+            trial.must("PATCH", &path, MERGE, &labels)?;
+        }
+        let (code, answer) = thief.send(&of_nodes::taint(&trial.node, round % 2 == 0).request)?;
+        ensure!(code == 200, "round {round}: {code}: {answer:#}");
+    }
+    let (_, node) = trial.admin.send(&Request::get(&node_path(&trial.node)))?;
+    let managers = node["metadata"]["managedFields"].to_string();
+    ensure!(managers.contains("ancient-changes"), "the managers were never put together: {managers}");
     Ok(())
 }
 

@@ -18,7 +18,8 @@ const TIME: By = By::Policy("needs its lastTransitionTime");
 const SHAPE: By = By::Policy("needs the status True, False or Unknown");
 const APPLY_ONLY: By = By::Policy("by server-side apply only");
 const MANAGER: By = By::Policy("as the field manager nodevigil only");
-const OWNERSHIP: By = By::Policy("what other managers own");
+const GIVE: By = By::Policy("may not give fields to other managers");
+const TAKE: By = By::Policy("may not take fields from other managers");
 
 pub fn attempts(node: &str, other: &str) -> Vec<Attempt> {
     [
@@ -37,6 +38,14 @@ pub fn applied(node: &str, conditions: &Value) -> (String, Value) {
     let status = json!({"conditions": conditions});
     let body = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}, "status": status});
     (format!("{}?fieldManager=nodevigil&force=true", status_path(node)), body)
+}
+
+/// The patch that sets the agent's own taint, or removes it, beside the one of another.
+pub fn taint(node: &str, is_set: bool) -> Attempt {
+    let mut taints = vec![json!({"key": "lab", "effect": "NoSchedule"})];
+    taints.extend(is_set.then(|| json!({"key": OWN_TAINT, "effect": "NoSchedule"})));
+    let path = format!("{}?fieldManager=nodevigil", node_path(node));
+    Attempt::patch("its own taint", path, MERGE, json!({"spec": {"taints": taints}}))
 }
 
 fn apply(what: &'static str, node: &str, conditions: &Value) -> Attempt {
@@ -129,13 +138,14 @@ fn of_ownership(node: &str) -> Vec<Attempt> {
         as_another,
         fields("no manager owns anything", replace("", json!([{}]))).by(METADATA),
         // The first entry may be that of the node lifecycle controller, which owns the list of taints alone.
-        fields("one manager owns nothing", json!({"op": "remove", "path": "/metadata/managedFields/1"})).by(OWNERSHIP),
-        fields("one manager's fields become another's", replace("/0/manager", "lab".into())).by(OWNERSHIP),
+        fields("one manager owns nothing", json!({"op": "remove", "path": "/metadata/managedFields/1"})).by(TAKE),
+        fields("one manager's fields become another's", replace("/0/manager", "lab".into())).by(GIVE),
         fields(
             "a manager owns what it never set",
             json!({"op": "add", "path": "/metadata/managedFields/-", "value": claim}),
         )
-        .by(OWNERSHIP),
+        .by(GIVE),
+        fields("one manager's fields become the oldest's", replace("/1/manager", "ancient-changes".into())).by(GIVE),
         applied_with("an owner, by apply", "ownerReferences", owner()),
         applied_with("a finalizer, by apply", "finalizers", json!(["example.com/stay"])),
         applied_with("an annotation, by apply", "annotations", json!({"example.com/a": "b"})),
