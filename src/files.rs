@@ -1,9 +1,16 @@
-//! Small text files: read up to a limit, replaced as a whole, compared with what they were.
+//! Small text files: read up to a limit, replaced as a whole, compared with what they were; who can have written one.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+
+/// As many links as Linux follows.
+const MAX_LINKS: usize = 40;
+/// The user to whom a credential must belong.
+pub const ROOT_UID: u32 = 0;
 
 /// The text of a file of at most `max_bytes`.
 pub fn read(path: &Path, max_bytes: u64) -> io::Result<String> {
@@ -46,8 +53,38 @@ impl FileState {
     }
 }
 
+/// Fails unless `path` is a file that `owner` alone can have written: the file, every directory and every link on the way
+/// belong to `owner`, and only `owner` may write the file and the directories. `root` is used as `/`.
+pub fn check_owner(root: &Path, path: &Path, owner: u32, links: usize) -> anyhow::Result<()> {
+    let (mut at, mut rest) = (root.to_owned(), path.strip_prefix(root).unwrap_or(path).components());
+    while let Some(component) = rest.next() {
+        if component == Component::RootDir {
+            continue;
+        }
+        at.push(component);
+        let meta = fs::symlink_metadata(&at).with_context(|| at.display().to_string())?;
+        if meta.uid() != owner {
+            bail!("{} belongs to uid {} instead of uid {owner}: chown it", at.display(), meta.uid());
+        }
+        if meta.is_symlink() {
+            if links == MAX_LINKS {
+                bail!("{}: too many symbolic links", at.display());
+            }
+            let target = fs::read_link(&at).with_context(|| at.display().to_string())?;
+            return check_owner(root, &at.with_file_name(target).join(rest), owner, links + 1);
+        }
+        if meta.mode() & 0o022 != 0 {
+            let mode = meta.mode() & 0o7777;
+            bail!("{} (mode {mode:04o}) is writable by users other than its owner: chmod go-w it", at.display());
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     #[test]
@@ -60,5 +97,45 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o644);
         assert_eq!(read(&path, 2).unwrap_err().to_string(), "the file is larger than 2 bytes");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "no temporary file is left");
+    }
+
+    #[test]
+    fn a_file_that_another_user_could_have_written_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        let owner = fs::metadata(root).unwrap().uid();
+        let set = |path: &str, mode| fs::set_permissions(root.join(path), Permissions::from_mode(mode)).unwrap();
+        let fault = |path: &str| {
+            check_owner(root, Path::new(path), owner, 0).map_or_else(|error| format!("{error:#}"), |()| "none".into())
+        };
+        fs::create_dir(root.join("etc")).unwrap();
+        fs::write(root.join("etc/file"), "").unwrap();
+        symlink("../etc/file", root.join("etc/relative")).unwrap();
+        symlink("/etc/file", root.join("etc/absolute")).unwrap();
+        symlink("loop", root.join("etc/loop")).unwrap();
+        let paths = ["/etc/file", "/etc/relative", "/etc/absolute", "/etc/../etc/file"];
+        set("etc", 0o755);
+        set("etc/file", 0o600);
+        assert_eq!(paths.map(fault), ["none"; 4]);
+        set("etc/file", 0o620);
+        assert!(
+            paths
+                .map(fault)
+                .iter()
+                .all(|fault| fault.contains("etc/file (mode 0620) is writable by users other than its owner"))
+        );
+        set("etc/file", 0o600);
+        set("etc", 0o777);
+        assert!(
+            paths
+                .map(fault)
+                .iter()
+                .all(|fault| fault.contains("etc (mode 0777) is writable by users other than its owner"))
+        );
+        set("etc", 0o755);
+        let other = check_owner(root, Path::new("/etc/file"), owner + 1, 0).unwrap_err().to_string();
+        assert!(other.contains(&format!("belongs to uid {owner} instead of uid {}", owner + 1)), "{other}");
+        assert!(fault("/etc/loop").contains("too many symbolic links"));
+        assert!(fault("/etc/missing").contains("etc/missing: No such file"));
     }
 }

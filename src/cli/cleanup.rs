@@ -6,10 +6,10 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use tokio::time::timeout;
 
+use super::removal::{self, Removed};
 use super::{GOOD, block_on, print, settings_in_effect};
 use crate::files;
 use crate::host::kubelet::KubeletFacts;
-use crate::publish::{self, Removed};
 use crate::report::status::{self, StatusReport};
 
 /// The time for all requests: a package manager may wait for the command.
@@ -50,7 +50,7 @@ impl Cleanup {
         settings.node_name = self.node.or(settings.node_name).or(last);
         if self.all_nodes {
             let removed = block_on("waiting for the API server", async {
-                timeout(ALL_DEADLINE, publish::cleanup_all(&settings, kubelet)).await
+                timeout(ALL_DEADLINE, removal::cleanup_all(&settings, kubelet)).await
             })?;
             let removed = removed
                 .with_context(|| format!("not every Node was cleaned up within {} s", ALL_DEADLINE.as_secs()))??;
@@ -59,7 +59,7 @@ impl Cleanup {
             return Ok(GOOD);
         }
         let removed = block_on("waiting for the API server", async {
-            timeout(DEADLINE, publish::cleanup(&settings, kubelet)).await
+            timeout(DEADLINE, removal::cleanup(&settings, kubelet)).await
         })?;
         let (name, removed) = removed.with_context(|| format!("no success within {} s", DEADLINE.as_secs()))??;
         print(&describe(&name, removed.as_ref()))?;

@@ -2,8 +2,9 @@
 //!
 //! - `lastTransitionTime` is set here. The Node's stays while the Node's status is the desired one. If the status has changed, or has
 //!   changed and changed back, `lastTransitionTime` becomes the time at which it is sent.
-//! - A condition that another field manager owns is never written. If another manager overwrites ours, it is written again, at most
-//!   three times an hour.
+//! - A condition that another field manager owns is never written. If another manager overwrites ours, it is written again with its old
+//!   `lastTransitionTime`, at most three times an hour; after that it is applied with the other manager's values, because the API server
+//!   would delete it if the apply left it out.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,7 +27,7 @@ use crate::settings::TaintSettings;
 /// A condition's longest message (packaging/kubernetes/policy.yaml refuses longer ones).
 const MAX_MESSAGE_BYTES: usize = 1024;
 /// The conditions are written again after this time, ± 10 %.
-const HEARTBEAT: Duration = Duration::from_mins(5);
+const HEARTBEAT: Duration = Duration::from_mins(30);
 /// The longest time between two attempts to write what the API server refuses.
 const LONGEST_DELAY: Duration = Duration::from_mins(1);
 
@@ -65,7 +66,7 @@ struct TypeState {
     sent: Option<Sent>,
     /// How often it may be written again after another field manager has overwritten it.
     rewrites: Budget,
-    /// The field manager that owns or overwrites it, while it is not written for that reason.
+    /// The field manager that owns or overwrites it, while our values are not written for that reason.
     left_to: Option<String>,
 }
 
@@ -226,7 +227,7 @@ impl Reconciler {
         if is_due { Ok(Request::Apply(Box::new(self.apply(node, wanted, now)))) } else { Err(self.heartbeat_at) }
     }
 
-    /// The desired conditions that are ours to write, as the Node should show them.
+    /// The desired conditions that we own or may own, as the Node should show them.
     fn wanted<'d>(
         &mut self,
         desired: &'d Desired,
@@ -242,22 +243,33 @@ impl Reconciler {
                 // The engine has adopted what the Node shows: flips count from here.
                 sent.flips.get_or_insert(published.flips);
             }
-            let condition = written(published, state.transition(published, shown, node.facts.created, now), now);
+            // What another manager has overwritten is no transition.
+            let is_kept =
+                |shown: &&ObservedCondition| ownership.foreign.is_some() || shown.status == published.status.name();
+            let kept = shown.filter(is_kept);
+            let condition =
+                written(published, state.transition(published, kept.is_some(), node.facts.created, now), now);
             let differs = difference(&condition, node) != Difference::None;
             state.left_to =
                 ownership.foreign.filter(|_| !ownership.ours || (differs && !state.rewrites.allows(now.uptime)));
-            if state.left_to.is_none() {
-                wanted.push((published, condition));
+            match (&state.left_to, shown) {
+                (None, _) => wanted.push((published, condition)),
+                (Some(_), Some(shown)) if ownership.ours => wanted.push((published, theirs(shown))),
+                _ => {}
             }
         }
         wanted
     }
 
-    /// What to apply: all desired conditions, because the API server deletes those of ours that an apply leaves out.
+    /// What to apply: all that we own, because the API server deletes what an apply leaves out.
     fn apply(&mut self, node: &ObservedNode, wanted: Vec<(&Published, NodeCondition)>, now: Now) -> Node {
         let (mut is_first, mut conditions) = (false, Vec::new());
         for (published, condition) in wanted {
             let state = self.types.entry(published.name).or_default();
+            if state.left_to.is_some() {
+                conditions.push(condition);
+                continue;
+            }
             let ownership = node.ownership(published.name);
             is_first |= !ownership.ours;
             if ownership.foreign.is_some() && difference(&condition, node) != Difference::None {
@@ -298,17 +310,11 @@ impl TypeState {
     }
 
     /// The `lastTransitionTime` that the condition should have.
-    fn transition(
-        &self,
-        wanted: &Published,
-        shown: Option<&ObservedCondition>,
-        created: Timestamp,
-        now: Now,
-    ) -> Timestamp {
+    fn transition(&self, wanted: &Published, is_kept: bool, created: Timestamp, now: Now) -> Timestamp {
         let kept = self.sent.filter(|sent| {
             // If only one time was sent, it is right, even if the Node shows that of an older request.
             (sent.is_shown || sent.first == sent.last)
-                && shown.is_some_and(|shown| shown.status == wanted.status.name())
+                && is_kept
                 && (sent.status, sent.flips) == (wanted.status, Some(wanted.flips))
                 && is_plausible(sent.last, created, now)
         });
@@ -334,6 +340,18 @@ fn written(condition: &Published, transition: Timestamp, now: Now) -> NodeCondit
         message: Some(redact::bounded(&condition.message, MAX_MESSAGE_BYTES)),
         last_heartbeat_time: Some(Time(whole_seconds(now.server))),
         last_transition_time: Some(Time(transition)),
+    }
+}
+
+/// The condition as another manager has written it.
+fn theirs(shown: &ObservedCondition) -> NodeCondition {
+    NodeCondition {
+        type_: shown.kind.clone(),
+        status: shown.status.clone(),
+        reason: Some(shown.reason.clone()),
+        message: Some(shown.message.clone()),
+        last_heartbeat_time: shown.last_heartbeat.map(Time),
+        last_transition_time: shown.last_transition.map(Time),
     }
 }
 

@@ -3,8 +3,7 @@
 //!
 //! Everything here blocks on files and belongs into `spawn_blocking`.
 
-use std::os::unix::fs::MetadataExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::{fmt, fs};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -19,9 +18,6 @@ use crate::host::subject::Subject;
 pub const OWN_KUBECONFIG: &str = "/etc/nodevigil/kubeconfig";
 /// <https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/>
 const SERVICE_ACCOUNT_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
-/// As many links as Linux follows.
-const MAX_LINKS: usize = 40;
-const ROOT_UID: u32 = 0;
 /// A certificate with its chain, or a token, is far smaller.
 const MAX_CREDENTIAL_BYTES: u64 = 1 << 20;
 
@@ -98,7 +94,7 @@ fn exists(path: &Path) -> bool {
 }
 
 fn read_kubeconfig(path: &Path) -> Result<(Config, Vec<PathBuf>)> {
-    check_owner(Path::new("/"), path, ROOT_UID, 0)?;
+    files::check_owner(Path::new("/"), path, files::ROOT_UID, 0)?;
     let kubeconfig = Kubeconfig::read_from(path).map_err(without_content)?;
     let clusters: Vec<_> = kubeconfig.clusters.iter().filter_map(|named| named.cluster.clone()).collect();
     if clusters.iter().any(|cluster| cluster.proxy_url.as_ref().is_some_and(|url| !url.is_empty())) {
@@ -114,7 +110,7 @@ fn read_kubeconfig(path: &Path) -> Result<(Config, Vec<PathBuf>)> {
     let named = [user.client_certificate.as_ref(), user.client_key.as_ref(), user.token_file.as_ref(), program];
     let mut paths = vec![path.to_owned()];
     for file in named.into_iter().chain(authorities).flatten().filter(|file| !file.is_empty()) {
-        check_owner(Path::new("/"), Path::new(file), ROOT_UID, 0)?;
+        files::check_owner(Path::new("/"), Path::new(file), files::ROOT_UID, 0)?;
         paths.push(file.into());
     }
     Ok((config, paths))
@@ -131,37 +127,9 @@ fn without_content(error: KubeconfigError) -> anyhow::Error {
     }
 }
 
-/// Fails unless `path` is a file that `owner` alone can have written: the file, every directory and every link on the way
-/// belong to `owner`, and only `owner` may write the file and the directories. `root` is used as `/`.
-fn check_owner(root: &Path, path: &Path, owner: u32, links: usize) -> Result<()> {
-    let (mut at, mut rest) = (root.to_owned(), path.strip_prefix(root).unwrap_or(path).components());
-    while let Some(component) = rest.next() {
-        if component == Component::RootDir {
-            continue;
-        }
-        at.push(component);
-        let meta = fs::symlink_metadata(&at).with_context(|| at.display().to_string())?;
-        if meta.uid() != owner {
-            bail!("{} belongs to uid {} instead of uid {owner}: chown it", at.display(), meta.uid());
-        }
-        if meta.is_symlink() {
-            if links == MAX_LINKS {
-                bail!("{}: too many symbolic links", at.display());
-            }
-            let target = fs::read_link(&at).with_context(|| at.display().to_string())?;
-            return check_owner(root, &at.with_file_name(target).join(rest), owner, links + 1);
-        }
-        if meta.mode() & 0o022 != 0 {
-            let mode = meta.mode() & 0o7777;
-            bail!("{} (mode {mode:04o}) is writable by users other than its owner: chmod go-w it", at.display());
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
 
     use super::*;
 
@@ -187,45 +155,5 @@ mod tests {
         let kubeconfig = "kind: Config\nusers:\n- {name: u, user: {token: [s3cret]}}\n";
         let error = Kubeconfig::from_yaml(kubeconfig).map_err(without_content).unwrap_err().to_string();
         assert!(error.contains("line 3") && !error.contains("s3cret"), "{error}");
-    }
-
-    #[test]
-    fn a_file_that_another_user_could_have_written_is_refused() {
-        let root = tempfile::tempdir().unwrap();
-        let root = root.path();
-        let owner = fs::metadata(root).unwrap().uid();
-        let set = |path: &str, mode| fs::set_permissions(root.join(path), fs::Permissions::from_mode(mode)).unwrap();
-        let fault = |path: &str| {
-            check_owner(root, Path::new(path), owner, 0).map_or_else(|error| format!("{error:#}"), |()| "none".into())
-        };
-        fs::create_dir(root.join("etc")).unwrap();
-        fs::write(root.join("etc/file"), "").unwrap();
-        symlink("../etc/file", root.join("etc/relative")).unwrap();
-        symlink("/etc/file", root.join("etc/absolute")).unwrap();
-        symlink("loop", root.join("etc/loop")).unwrap();
-        let paths = ["/etc/file", "/etc/relative", "/etc/absolute", "/etc/../etc/file"];
-        set("etc", 0o755);
-        set("etc/file", 0o600);
-        assert_eq!(paths.map(fault), ["none"; 4]);
-        set("etc/file", 0o620);
-        assert!(
-            paths
-                .map(fault)
-                .iter()
-                .all(|fault| fault.contains("etc/file (mode 0620) is writable by users other than its owner"))
-        );
-        set("etc/file", 0o600);
-        set("etc", 0o777);
-        assert!(
-            paths
-                .map(fault)
-                .iter()
-                .all(|fault| fault.contains("etc (mode 0777) is writable by users other than its owner"))
-        );
-        set("etc", 0o755);
-        let other = check_owner(root, Path::new("/etc/file"), owner + 1, 0).unwrap_err().to_string();
-        assert!(other.contains(&format!("belongs to uid {owner} instead of uid {}", owner + 1)), "{other}");
-        assert!(fault("/etc/loop").contains("too many symbolic links"));
-        assert!(fault("/etc/missing").contains("etc/missing: No such file"));
     }
 }

@@ -25,12 +25,15 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
 use self::clock::sleep_until;
-pub use self::commands::{Identity, Removed, cleanup, cleanup_all, identity, read_node};
+pub use self::commands::{Identity, connect_once, identity, read_node};
 use self::conditions::Reconciler;
 use self::connection::ApiConnection;
+pub use self::connection::describe;
 use self::events::EventQueue;
 use self::node::changed;
+pub use self::observed::{FIELD_MANAGER, ObservedNode, is_ours as is_our_taint};
 use self::session::{CHECK_EVERY, Session, connect, outdated, refused};
+pub use self::taints::patch as taints_patch;
 use crate::condition::{Desired, Transition, Uptime};
 use crate::host::api::{ApiFacts, Reach, RequestCounts};
 use crate::host::clock::uptime;
@@ -128,6 +131,6 @@ impl Publisher {
 #[cfg(test)]
 pub use self::{
     events::{DEGRADED, REPORTING_CONTROLLER},
-    observed::FIELD_MANAGER,
+    observed::TAINT_PREFIX,
     taints::key as taint_key,
 };
