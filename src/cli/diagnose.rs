@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
+use super::permissions::{self, Identity};
 use super::status::{color, exit_code};
 use super::{Output, UNKNOWN, block_on, complain, is_colored, print, settings_in_effect};
 use crate::condition::engine::Engine;
@@ -16,7 +17,6 @@ use crate::host::clock::uptime;
 use crate::host::kmsg::LogState;
 use crate::host::kubelet::KubeletFacts;
 use crate::host::trouble::{Trouble, Troubles};
-use crate::publish::{self, Identity};
 use crate::report::table;
 use crate::run::Tasks;
 use crate::settings::{self, Settings};
@@ -82,7 +82,7 @@ async fn observe(settings: &Settings, troubles: &Troubles) -> (Vec<Condition>, V
     }
     let kubelet = tasks.kubelet.borrow().clone().unwrap_or_else(KubeletFacts::usual);
     let identity =
-        timeout_at(deadline.max(Instant::now() + API_TIME), publish::identity(&settings.kubernetes, kubelet)).await;
+        timeout_at(deadline.max(Instant::now() + API_TIME), permissions::identity(&settings.kubernetes, kubelet)).await;
     let identity = identity.unwrap_or_else(|_| Err(anyhow::anyhow!("the API server has not answered in time")));
     (conditions(&mut engine), access(&tasks, troubles, identity))
 }

@@ -10,6 +10,7 @@ mod diagnose;
 mod explain;
 mod host;
 mod pause;
+mod permissions;
 mod removal;
 mod replay;
 mod status;

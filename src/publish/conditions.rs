@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde_json::Value;
@@ -28,6 +28,8 @@ use crate::settings::TaintSettings;
 const MAX_MESSAGE_BYTES: usize = 1024;
 /// The conditions are written again after this time, ± 10 %.
 const HEARTBEAT: Duration = Duration::from_mins(30);
+/// A fault that is published later has its own time in the message, as `lastTransitionTime` is that of the write.
+const PUBLISHED_WITHIN: SignedDuration = SignedDuration::from_secs(5);
 /// The longest time between two attempts to write what the API server refuses.
 const LONGEST_DELAY: Duration = Duration::from_mins(1);
 
@@ -64,6 +66,10 @@ pub struct Reconciler {
 #[derive(Debug)]
 struct TypeState {
     sent: Option<Sent>,
+    /// The status that is desired with its [`Published::flips`], and since when.
+    began: Option<(Status, u32, Uptime)>,
+    /// For a transition that was sent late, by its time: when the fault began, by the API server's clock.
+    late: Option<(Timestamp, Timestamp)>,
     /// How often it may be written again after another field manager has overwritten it.
     rewrites: Budget,
     /// The field manager that owns or overwrites it, while our values are not written for that reason.
@@ -93,7 +99,7 @@ enum Difference {
 
 impl Default for TypeState {
     fn default() -> Self {
-        Self { sent: None, rewrites: Budget::new(3, Duration::from_hours(1)), left_to: None }
+        Self { sent: None, began: None, late: None, rewrites: Budget::new(3, Duration::from_hours(1)), left_to: None }
     }
 }
 
@@ -110,6 +116,16 @@ impl Reconciler {
             backoff: Backoff::new(LONGEST_DELAY),
             text_changes: Budget::new(12, Duration::from_mins(5)),
             heartbeat_at: Uptime::ZERO,
+        }
+    }
+
+    /// Takes in what is desired, also while nothing can be sent.
+    pub fn note(&mut self, desired: &Desired, now: Now) {
+        for published in &desired.published {
+            let began = &mut self.types.entry(published.name).or_default().began;
+            if began.is_none_or(|(status, flips, _)| (status, flips) != (published.status, published.flips)) {
+                *began = Some((published.status, published.flips, now.uptime));
+            }
         }
     }
 
@@ -150,6 +166,7 @@ impl Reconciler {
             }
             // Paced by `ApiConnection`, as any request. For an apply this is not enough: reads may be answered while writes are not.
             (Request::Read, Some(Failure::Unanswered)) => false,
+            (_, Some(Failure::Refused)) => return self.backoff.denied(now.uptime),
             (_, failure) => failure.is_some(),
         };
         if must_wait {
@@ -162,7 +179,10 @@ impl Reconciler {
         let Some(node) = &self.node else { return };
         if node.facts.uid != self.uid {
             self.uid.clone_from(&node.facts.uid);
-            self.types.clear();
+            self.types = std::mem::take(&mut self.types)
+                .into_iter()
+                .map(|(name, state)| (name, TypeState { began: state.began, ..TypeState::default() }))
+                .collect();
             // At random, so that a fleet whose agents restart together does not write together.
             self.heartbeat_at = now.uptime + HEARTBEAT.mul_f64(fastrand::f64());
         }
@@ -247,8 +267,8 @@ impl Reconciler {
             let is_kept =
                 |shown: &&ObservedCondition| ownership.foreign.is_some() || shown.status == published.status.name();
             let kept = shown.filter(is_kept);
-            let condition =
-                written(published, state.transition(published, kept.is_some(), node.facts.created, now), now);
+            let transition = state.transition(published, kept.is_some(), node.facts.created, now);
+            let condition = written(published, transition, state.since(published, transition, now), now);
             let differs = difference(&condition, node) != Difference::None;
             state.left_to =
                 ownership.foreign.filter(|_| !ownership.ours || (differs && !state.rewrites.allows(now.uptime)));
@@ -322,6 +342,17 @@ impl TypeState {
         kept.map_or_else(|| whole_seconds(now.server).max(whole_seconds(created)), |sent| sent.last)
     }
 
+    /// When the fault began, if that is long before the transition. It stays as it was found first, whatever becomes of the clock.
+    fn since(&mut self, wanted: &Published, transition: Timestamp, now: Now) -> Option<Timestamp> {
+        let kind = ConditionType::by_name(wanted.name)?;
+        let (.., began) = self.began.filter(|_| kind.problem_status() == wanted.status)?;
+        if self.late.is_none_or(|(late, _)| late != transition) {
+            let age = SignedDuration::try_from(now.uptime.saturating_sub(began)).ok()?;
+            self.late = Some((transition, now.server.checked_sub(age).ok()?));
+        }
+        self.late.map(|(_, began)| began).filter(|began| transition.duration_since(*began) > PUBLISHED_WITHIN)
+    }
+
     /// Notes that the condition is sent.
     fn sent(&mut self, published: &Published, condition: &NodeCondition) {
         let last = condition.last_transition_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0);
@@ -332,12 +363,14 @@ impl TypeState {
     }
 }
 
-fn written(condition: &Published, transition: Timestamp, now: Now) -> NodeCondition {
+fn written(condition: &Published, transition: Timestamp, since: Option<Timestamp>, now: Now) -> NodeCondition {
+    let since = since.map(|since| format!(" (since {}Z)", since.strftime("%H:%M:%S"))).unwrap_or_default();
+    let message = redact::bounded(&condition.message, MAX_MESSAGE_BYTES - since.len());
     NodeCondition {
         type_: condition.name.to_owned(),
         status: condition.status.name().to_owned(),
         reason: Some(condition.reason.clone()),
-        message: Some(redact::bounded(&condition.message, MAX_MESSAGE_BYTES)),
+        message: Some(message + &since),
         last_heartbeat_time: Some(Time(whole_seconds(now.server))),
         last_transition_time: Some(Time(transition)),
     }

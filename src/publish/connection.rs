@@ -5,6 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures::StreamExt;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, BodyStream, LengthLimitError, Limited, StreamBody};
+use hyper::body::{Body as HttpBody, Bytes};
 use hyper::header::HeaderValue;
 use hyper::{Method, Request, Response, StatusCode, header};
 use kube::Client;
@@ -32,6 +36,14 @@ const SILENT_AFTER: Duration = Duration::from_mins(2);
 /// What to do about 403. The roles do not reach a kubelet, which Kubernetes itself gives its rights.
 const NOT_ALLOWED: &str = "grant it as packaging/kubernetes does (rbac.yaml, for taints also taints.yaml), \
                            to an identity of nodevigil's own and not to the kubelet's";
+
+/// The largest answer, and line of a watch, that is read. etcd keeps objects of 1.5 MiB at most.
+const MAX_ANSWER_BYTES: usize = 4 << 20;
+const TOO_LARGE: &str = "an answer of the API server is larger than 4 MiB and is not read; check the address in the kubeconfig and what \
+                         stands between it and this node";
+
+/// An answer whose size is bounded.
+type Answer = UnsyncBoxBody<Bytes, BoxError>;
 
 /// The name of a watch and the list before it, if the API server refuses them.
 pub const WATCH: &str = "watch the Node";
@@ -120,7 +132,13 @@ impl ApiConnection {
         });
     }
 
-    async fn send(&self, inner: &Client, request: Request<Body>) -> Result<Response<Body>, BoxError> {
+    /// Takes in that the credential has changed, and may be taken now.
+    pub fn credential_changed(&self) {
+        self.backoff().succeeded();
+        self.answers.notify_waiters();
+    }
+
+    async fn send(&self, inner: &Client, request: Request<Body>) -> Result<Response<Answer>, BoxError> {
         let verb = verb(&request);
         while let Some(until) = self.closed_until() {
             if verb == "patch" {
@@ -131,7 +149,7 @@ impl ApiConnection {
         }
         self.backoff().attempt(uptime());
         let silence = || kube::Error::Service(format!("no answer within {} s", DEADLINE.as_secs()).into());
-        match timeout(DEADLINE, exchange(inner, request, verb)).await.unwrap_or_else(|_| Err(silence())) {
+        match timeout(DEADLINE, self.exchange(inner, request, verb)).await.unwrap_or_else(|_| Err(silence())) {
             Ok(answer) => {
                 self.answered(verb, &answer);
                 Ok(answer)
@@ -144,14 +162,48 @@ impl ApiConnection {
         }
     }
 
-    fn answered(&self, verb: &'static str, answer: &Response<Body>) {
+    /// Sends a request and reads its whole answer, except that of a watch.
+    async fn exchange(&self, inner: &Client, request: Request<Body>, verb: &str) -> kube::Result<Response<Answer>> {
+        let (parts, body) = inner.send(request).await?.into_parts();
+        if verb == "watch" && parts.status.is_success() {
+            return Ok(Response::from_parts(parts, self.lines(body)));
+        }
+        let read = Limited::new(body, MAX_ANSWER_BYTES).collect().await.map_err(|error| {
+            if error.is::<LengthLimitError>() {
+                self.record(TOO_LARGE, Some(TOO_LARGE.into()));
+            }
+            kube::Error::Service(error)
+        })?;
+        self.record(TOO_LARGE, None);
+        Ok(Response::from_parts(parts, Body::from(read.to_bytes()).map_err(Into::into).boxed_unsync()))
+    }
+
+    /// The body of a watch. It fails at a line that is longer than an answer may be.
+    fn lines<B: HttpBody<Data = Bytes, Error = kube::Error> + Send + 'static>(&self, body: B) -> Answer {
+        let (api, mut line) = (self.clone(), 0);
+        let frames = BodyStream::new(body).map(move |frame| {
+            let frame = frame?;
+            let data = frame.data_ref().map_or(&[][..], |data| data);
+            line = data.iter().rposition(|byte| *byte == b'\n').map_or(line + data.len(), |end| data.len() - end - 1);
+            if line > MAX_ANSWER_BYTES {
+                api.record(TOO_LARGE, Some(TOO_LARGE.into()));
+                return Err(BoxError::from(TOO_LARGE));
+            }
+            Ok(frame)
+        });
+        StreamBody::new(frames).boxed_unsync()
+    }
+
+    fn answered(&self, verb: &'static str, answer: &Response<Answer>) {
         let status = answer.status();
         self.count(verb, outcome(status));
         let header = |name| answer.headers().get(name).and_then(|value| value.to_str().ok());
         if status == StatusCode::UNAUTHORIZED {
             self.unauthorized.notify_waiters();
+            self.backoff().denied(uptime());
+            return self.set_reach(Reach::Unreached { since: uptime(), error: format!("HTTP {status}") });
         }
-        if status.is_server_error() || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::UNAUTHORIZED) {
+        if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
             let seconds = header(header::RETRY_AFTER).and_then(|value| value.parse().ok()).map(Duration::from_secs);
             return self.failed(format!("HTTP {status}"), seconds.unwrap_or_default().min(LONGEST_RETRY_AFTER));
         }
@@ -197,12 +249,16 @@ impl ApiConnection {
 
     /// Sets or ends the trouble that `request` is refused, by the error and what to do about it.
     pub fn record_refusal(&self, request: &'static str, node: &str, refusal: Option<(&kube::Error, &str)>) {
+        let message = |(error, advice): (&kube::Error, &str)| {
+            format!("the API server refuses to {request} (Node {node}): {}; {advice}", describe(error))
+        };
+        self.record(request, refusal.map(message));
+    }
+
+    fn record(&self, request: &'static str, refusal: Option<String>) {
         let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         match refusal {
-            Some((error, advice)) => {
-                let why = describe(error);
-                refusals.insert(request, format!("the API server refuses to {request} (Node {node}): {why}; {advice}"))
-            }
+            Some(message) => refusals.insert(request, message),
             None => refusals.remove(request),
         };
         let all = refusals.values().cloned().collect::<Vec<_>>().join("; ");
@@ -230,16 +286,6 @@ fn user_agent(node: &str) -> String {
         other => other,
     };
     format!("nodevigil/{} (linux/{arch}) {node}", env!("CARGO_PKG_VERSION"))
-}
-
-/// Sends a request and reads its whole answer, except that of a watch.
-async fn exchange(inner: &Client, request: Request<Body>, verb: &str) -> kube::Result<Response<Body>> {
-    let answer = inner.send(request).await?;
-    if verb == "watch" && answer.status().is_success() {
-        return Ok(answer);
-    }
-    let (parts, body) = answer.into_parts();
-    Ok(Response::from_parts(parts, Body::from(body.collect_bytes().await?)))
 }
 
 /// The verb as a role names it.
@@ -301,6 +347,7 @@ pub fn describe(error: &kube::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use hyper::body::Frame;
     use k8s_openapi::api::core::v1::Node;
     use kube::Api;
     use kube::core::Status;
@@ -357,6 +404,47 @@ mod tests {
         unauthorized.as_mut().enable();
         get_node(&api, 401, serde_json::json!({})).await.unwrap_err();
         unauthorized.await;
+    }
+
+    #[tokio::test]
+    async fn a_refused_credential_waits_and_a_changed_one_does_not() {
+        let (api, ..) = connection();
+        get_node(&api, 401, serde_json::json!({})).await.unwrap_err();
+        assert!(api.closed_until().unwrap() >= uptime() + Duration::from_secs(7));
+        api.credential_changed();
+        assert_eq!(api.closed_until(), None);
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_too_large_is_not_read_and_is_a_trouble_until_one_is() {
+        let (api, _, _, troubles) = connection();
+        let large = "x".repeat(MAX_ANSWER_BYTES);
+        let node = |note: &str| serde_json::json!({"metadata": {"name": "n1", "annotations": {"note": note}}});
+        let error = get_node(&api, 200, node(&large)).await.unwrap_err();
+        assert_eq!(Failure::of(&error), Failure::Unanswered);
+        let message = troubles.present()[&Trouble::ApiRefused].clone();
+        assert!(message.contains("larger than 4 MiB"), "{message}");
+        api.credential_changed();
+        get_node(&api, 200, node("x")).await.unwrap();
+        assert!(troubles.present().is_empty(), "{:?}", troubles.present());
+    }
+
+    #[tokio::test]
+    async fn a_line_of_a_watch_that_is_too_long_ends_the_watch() {
+        let (api, _, _, troubles) = connection();
+        let read = async |lines: Vec<usize>| {
+            let lines: Vec<_> =
+                lines.into_iter().map(|bytes| format!("{}\n", "x".repeat(bytes)).into_bytes()).collect();
+            let text = Bytes::from(lines.concat());
+            let chunks = (0..text.len()).step_by(10_000).map(|at| text.slice(at..text.len().min(at + 10_000)));
+            let chunks: Vec<_> = chunks.map(|chunk| Ok::<_, kube::Error>(Frame::data(chunk))).collect();
+            let body = StreamBody::new(futures::stream::iter(chunks));
+            api.lines(body).collect().await.map(|read| read.to_bytes().len()).ok()
+        };
+        assert_eq!(read(vec![MAX_ANSWER_BYTES - 1, 10, MAX_ANSWER_BYTES - 1]).await, Some(2 * MAX_ANSWER_BYTES + 11));
+        assert!(troubles.present().is_empty());
+        assert_eq!(read(vec![10, MAX_ANSWER_BYTES + 20_000]).await, None);
+        assert!(troubles.present()[&Trouble::ApiRefused].contains("larger than 4 MiB"));
     }
 
     #[test]

@@ -67,8 +67,10 @@ pub fn choose(settings: Option<&Path>, own: &Path, kubelet: Option<&Path>) -> Op
 pub fn read(source: Source) -> Result<Identity> {
     let read = match &source {
         Source::Kubeconfig(path) => read_kubeconfig(path),
-        // kube itself reads the token and the certificate authority again.
-        Source::InCluster => Config::incluster().map(|config| (config, Vec::new())).map_err(anyhow::Error::new),
+        // kube itself reads the token again each minute; one that was refused is tried again at once when it has changed.
+        Source::InCluster => {
+            Config::incluster().map(|config| (config, vec![SERVICE_ACCOUNT_TOKEN.into()])).map_err(anyhow::Error::new)
+        }
     };
     let (mut config, paths) = read.with_context(|| source.to_string())?;
     config.proxy_url = None; // kube may have taken one from the environment

@@ -8,7 +8,7 @@ use kube::{Api, Client};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::connection::ApiConnection;
+use super::connection::{ApiConnection, Failure};
 use super::node::changed;
 use crate::host::api::LeaseFacts;
 use crate::host::clock::uptime;
@@ -17,6 +17,8 @@ const NAMESPACE: &str = "kube-node-lease";
 const EVERY: Duration = Duration::from_secs(2);
 /// The interval after the first minute, when it is known whether the kubelet renews the Lease.
 const EVERY_LATER: Duration = Duration::from_secs(10);
+/// The interval while the API server refuses it.
+const EVERY_DENIED: Duration = Duration::from_mins(1);
 const FAST_FOR: Duration = Duration::from_mins(1);
 
 /// Reads the Lease of the Node of that name until it is dropped.
@@ -36,11 +38,16 @@ pub async fn read_lease(
         }
         let since = *wanted_since.get_or_insert_with(uptime);
         let answer = leases.get_opt(name).await;
+        let is_allowed = !matches!(&answer, Err(error) if Failure::of(error) == Failure::Refused);
         api.record_answer("read the Lease in kube-node-lease", name, answer.as_ref().err());
         if let Ok(lease) = answer {
             api.facts.send_modify(|facts| facts.lease = lease.and_then(read));
         }
-        let pause = if uptime() < since + FAST_FOR { EVERY } else { EVERY_LATER };
+        let pause = match uptime() < since + FAST_FOR {
+            _ if !is_allowed => EVERY_DENIED,
+            true => EVERY,
+            false => EVERY_LATER,
+        };
         tokio::select! {
             () = sleep(pause) => {}
             () = changed(wanted) => {}

@@ -25,7 +25,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
 use self::clock::sleep_until;
-pub use self::commands::{Identity, connect_once, identity, read_node};
+pub use self::commands::{connect_once, read_node};
 use self::conditions::Reconciler;
 use self::connection::ApiConnection;
 pub use self::connection::describe;
@@ -120,9 +120,9 @@ impl Publisher {
             _ = node::publish_conditions(client(), name, api, reconciler, &mut self.desired) => {}
             _ = events.publish(client(), api, &mut self.transitions) => {}
             _ = lease::read_lease(client(), name, api, &mut self.lease_wanted) => {}
-            () = outdated(session, &self.settings, self.kubelet.clone()) => {}
+            () = outdated(session, &self.settings, self.kubelet.clone()) => api.credential_changed(),
             () = refused(session, api) => {}
-            () = sleep_until(session.renew_at.unwrap_or(Uptime::MAX)) => {}
+            () = sleep_until(session.renew_at.unwrap_or(Uptime::MAX)) => api.credential_changed(),
         }
     }
 }

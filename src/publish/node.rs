@@ -59,6 +59,7 @@ pub async fn publish_conditions(
             node.take_in(event);
         }
         let wanted = desired.borrow_and_update().clone();
+        node.reconciler.note(&wanted, api.now());
         let step = node.step(&wanted);
         node.show();
         match step {
@@ -141,10 +142,16 @@ impl<'a> Publishing<'a> {
                 self.reconciler.watched(node, self.api.now());
             }
             Err(error) => {
+                let mut is_denied = false;
                 if let watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error) = error {
                     self.api.record_answer(WATCH, self.name, Some(&error));
+                    is_denied = Failure::of(&error) == Failure::Refused;
                 }
-                self.watching.failed(uptime(), Duration::ZERO);
+                if is_denied {
+                    self.watching.denied(uptime());
+                } else {
+                    self.watching.failed(uptime(), Duration::ZERO);
+                }
                 self.watch(self.watching.until(uptime()).unwrap_or_default());
             }
         }

@@ -8,33 +8,45 @@ use crate::condition::Uptime;
 const FIRST_DELAY: Duration = Duration::from_millis(250);
 /// Failures are forgotten when the next one comes so long after it could have come.
 const FORGOTTEN_AFTER: Duration = Duration::from_mins(1);
+/// What is refused for want of a right waits for so long: a person has to change something.
+const LONGEST_DENIED: Duration = Duration::from_mins(1);
+/// So many failures it counts as at once: the first one waits for 8 to 16 seconds.
+const DENIED_COUNTS: u32 = 6;
 
 /// Exponential backoff with jitter, so that the nodes of a cluster do not retry all at once.
 #[derive(Debug)]
 pub struct Backoff {
     longest: Duration,
     failures: u32,
+    is_denied: bool,
     until: Option<Uptime>,
 }
 
 impl Backoff {
     /// No failure so far; waits `longest` at most.
     pub const fn new(longest: Duration) -> Self {
-        Self { longest, failures: 0, until: None }
+        Self { longest, failures: 0, is_denied: false, until: None }
     }
 
     /// Takes in a failure. `at_least` is what the other side asked for (`Retry-After`).
     pub fn failed(&mut self, now: Uptime, at_least: Duration) {
         if self.until.is_some_and(|until| now > until + FORGOTTEN_AFTER) {
-            self.failures = 0;
+            (self.failures, self.is_denied) = (0, false);
         }
         self.failures = self.failures.saturating_add(1);
         self.wait(now, at_least);
     }
 
+    /// Takes in that the request was not allowed.
+    pub fn denied(&mut self, now: Uptime) {
+        self.failed(now, Duration::ZERO);
+        (self.failures, self.is_denied) = (self.failures.max(DENIED_COUNTS + 1), true);
+        self.wait(now, Duration::ZERO);
+    }
+
     /// Takes in a success: nothing waits any more. Whether the attempt before it had failed.
     pub fn succeeded(&mut self) -> bool {
-        self.until = None;
+        (self.until, self.is_denied) = (None, false);
         std::mem::take(&mut self.failures) > 0
     }
 
@@ -52,7 +64,8 @@ impl Backoff {
 
     fn wait(&mut self, now: Uptime, at_least: Duration) {
         let doublings = (self.failures - 1).min(16);
-        let delay = FIRST_DELAY.saturating_mul(1 << doublings).min(self.longest);
+        let longest = if self.is_denied { self.longest.max(LONGEST_DENIED) } else { self.longest };
+        let delay = FIRST_DELAY.saturating_mul(1 << doublings).min(longest);
         self.until = Some(now + delay.mul_f64(0.5 + fastrand::f64() / 2.0).max(at_least));
     }
 }
@@ -121,6 +134,21 @@ mod tests {
         let later = backoff.until(until).unwrap() + at(61);
         backoff.failed(later, Duration::ZERO);
         assert!(backoff.until(later).unwrap() < later + at(1));
+    }
+
+    #[test]
+    fn a_refused_credential_is_tried_about_once_a_minute() {
+        let (mut backoff, mut now, mut tries) = (Backoff::new(at(15)), at(1000), [0; 5]);
+        while now < at(1300) {
+            tries[usize::try_from((now.as_secs() - 1000) / 60).unwrap()] += 1;
+            backoff.denied(now);
+            now = backoff.until(now).unwrap();
+            backoff.attempt(now);
+        }
+        assert!(tries[0] <= 4 && tries[1..].iter().all(|tries| *tries <= 2), "{tries:?}");
+        backoff.succeeded();
+        backoff.failed(now, Duration::ZERO);
+        assert!(backoff.until(now).unwrap() <= now + at(1), "an outage is tried at once again");
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::*;
@@ -257,6 +256,31 @@ fn an_apply_that_was_lost_is_sent_again_with_the_time_of_that_attempt() {
     world.send_without_answer(20);
     assert_eq!(world.settle(60), 1);
     assert_eq!(world.server.shown(), shows("False", 60));
+}
+
+#[test]
+fn a_fault_that_could_not_be_published_for_more_than_five_seconds_has_its_own_time_in_the_message() {
+    let message = |world: &World| world.server.node["status"]["conditions"][1]["message"].as_str().unwrap().to_owned();
+    let mut world = World::new();
+    world.desire(Reason::KubeletIsHealthy, 0);
+    world.settle(10);
+    world.desire(Reason::KubeletCrashed, 1);
+    world.reconciler.note(&world.desired, at(20)); // the API server does not answer
+    world.settle(24);
+    assert_eq!(message(&world), "m");
+    world.desire(Reason::KubeletIsHealthy, 2);
+    world.reconciler.note(&world.desired, at(30));
+    world.settle(90);
+    assert_eq!(message(&world), "m", "it is no fault");
+    world.desire(Reason::KubeletCrashed, 3);
+    world.reconciler.note(&world.desired, at(122));
+    world.reconciler.note(&world.desired, at(150));
+    world.settle(200);
+    assert_eq!((message(&world).as_str(), world.server.shown()), ("m (since 06:02:02Z)", shows("False", 200)));
+    assert_eq!(world.settle(400), 0, "it stays the same");
+    world.desired.published[0].message = "x".repeat(2000);
+    world.settle(500);
+    assert!(message(&world).ends_with("x… (since 06:02:02Z)") && message(&world).len() <= MAX_MESSAGE_BYTES);
 }
 
 #[test]
