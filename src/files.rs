@@ -81,6 +81,22 @@ pub fn check_owner(root: &Path, path: &Path, owner: u32, links: usize) -> anyhow
     Ok(())
 }
 
+/// Fails if every user can read the file: its mode and that of every directory above it let them.
+pub fn check_secret(path: &Path) -> anyhow::Result<()> {
+    let at = |path: &Path| path.display().to_string();
+    let real = fs::canonicalize(path).with_context(|| at(path))?;
+    let mode = fs::metadata(&real).with_context(|| at(&real))?.mode();
+    let is_open = |directory: &Path| fs::metadata(directory).is_ok_and(|meta| meta.mode() & 0o001 != 0);
+    if mode & 0o004 != 0 && real.ancestors().skip(1).all(is_open) {
+        bail!(
+            "{} (mode {:04o}) has a key or a token, and every user can read it: chmod o-r it",
+            at(path),
+            mode & 0o7777
+        );
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
@@ -97,6 +113,24 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o644);
         assert_eq!(read(&path, 2).unwrap_err().to_string(), "the file is larger than 2 bytes");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "no temporary file is left");
+    }
+
+    #[test]
+    fn a_secret_that_every_user_can_read_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let (directory, file) = (root.path(), root.path().join("token"));
+        fs::write(&file, "").unwrap();
+        let set = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        let check = || check_secret(&file).map_err(|error| error.to_string());
+        set(directory, 0o755);
+        set(&file, 0o644);
+        let error = check().unwrap_err();
+        assert!(error.contains("token (mode 0644) has a key or a token, and every user can read it"), "{error}");
+        set(directory, 0o700);
+        assert_eq!(check(), Ok(()), "nobody else gets to it");
+        set(directory, 0o755);
+        set(&file, 0o640);
+        assert_eq!(check(), Ok(()));
     }
 
     #[test]

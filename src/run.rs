@@ -132,7 +132,7 @@ impl Tasks {
         let (desired, desired_receiver) = watch::channel(Desired::default());
         let (api_sender, api) = watch::channel(ApiFacts::default());
         let (requests, kernel_log) = (RequestCounts::default(), KernelLog::default());
-        let metrics = Metrics::new(desired_receiver.clone(), requests.clone(), troubles.clone());
+        let metrics = Metrics::new(desired_receiver.clone(), api.clone(), requests.clone(), troubles.clone());
         let inputs = Inputs {
             settings: settings.clone(),
             reports,

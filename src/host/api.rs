@@ -15,8 +15,14 @@ pub struct ApiFacts {
     pub reach: Reach,
     /// The URL of the API server that is published to; none before the first client.
     pub server: Option<String>,
+    /// Until when the credential is valid; none if it does not say.
+    pub credential_until: Option<Timestamp>,
+    /// Whether the settings have everything read and nothing written.
+    pub is_dry_run: bool,
     /// The Node, as last observed by the watch; none before that, and while the Node does not exist.
     pub node: Option<NodeFacts>,
+    /// The uid of the Node before this one, and since when it is gone.
+    pub former: Option<(String, Uptime)>,
     /// The kubelet's Lease as last read. It is read only while a monitor wants it.
     pub lease: Option<LeaseFacts>,
     /// By the `Date` of an answer; none before the first one.

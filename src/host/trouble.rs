@@ -15,6 +15,8 @@ pub enum Trouble {
     KernelLogUnreadable,
     /// No identity for the API server can be used.
     IdentityUnusable,
+    /// The credential for the API server ends soon, and is not renewed by itself.
+    CredentialExpiring,
     /// The API server refuses a request of nodevigil's: for want of a permission, by an admission policy, or because it cannot write.
     ApiRefused,
     /// There is no Node of the name that is published to.
@@ -29,11 +31,12 @@ pub enum Trouble {
 
 impl Trouble {
     /// All kinds, each with its name in metrics, `status` and Events.
-    pub const ALL: [(Self, &str); 9] = [
+    pub const ALL: [(Self, &str); 10] = [
         (Self::ConfigRefused, "ConfigRefused"),
         (Self::BusLost, "BusLost"),
         (Self::KernelLogUnreadable, "KernelLogUnreadable"),
         (Self::IdentityUnusable, "IdentityUnusable"),
+        (Self::CredentialExpiring, "CredentialExpiring"),
         (Self::ApiRefused, "ApiRefused"),
         (Self::NodeMissing, "NodeMissing"),
         (Self::ForeignOwner, "ForeignOwner"),

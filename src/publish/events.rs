@@ -41,6 +41,8 @@ pub struct EventQueue {
     next: Option<(Event, Uptime)>,
     /// Whether the API server refuses the group events.k8s.io and takes the core group. A kubelet older than 1.35 may use no other.
     uses_core: bool,
+    /// Whether no Event is sent.
+    pub is_dry_run: bool,
     budget: Budget,
     /// When the troubles are checked next. A trouble that ends within a minute rarely becomes an Event.
     check_at: Uptime,
@@ -53,7 +55,7 @@ impl EventQueue {
     pub fn new(now: Uptime) -> Self {
         let budget = Budget::new(MAX_PER_HOUR, HOUR);
         let check_at = now + CHECK_TROUBLES_EVERY;
-        Self { next: None, uses_core: false, budget, check_at, degraded_at: None, first_shown: None }
+        Self { next: None, uses_core: false, is_dry_run: false, budget, check_at, degraded_at: None, first_shown: None }
     }
 
     /// Sends an Event for each transition until it is dropped.
@@ -64,7 +66,8 @@ impl EventQueue {
         transitions: &mut mpsc::Receiver<Transition>,
     ) -> Infallible {
         if self.first_shown.is_none() {
-            self.first_shown = Some(seen(api).await.conditions.into_iter().map(|condition| condition.kind).collect());
+            self.first_shown =
+                Some(seen(api, Uptime::MAX).await.conditions.into_iter().map(|condition| condition.kind).collect());
         }
         loop {
             if let Some((event, at)) = &self.next {
@@ -100,6 +103,9 @@ impl EventQueue {
     }
 
     fn push(&mut self, reason: String, note: &str, warning: bool, at: Uptime) {
+        if self.is_dry_run {
+            return;
+        }
         if !self.budget.take(at) {
             return tracing::warn!(
                 "an Event with reason {reason} is dropped: nodevigil has sent {MAX_PER_HOUR} Events within an hour"
@@ -134,7 +140,7 @@ async fn send(client: &Client, api: &ApiConnection, event: &Event, at: Uptime, u
     let events = Api::<Event>::namespaced(client.clone(), NAMESPACE);
     let core_events = Api::<v1::Event>::namespaced(client.clone(), NAMESPACE);
     loop {
-        let node = seen(api).await;
+        let node = seen(api, at).await;
         let event = about(event, at, &node, api.now());
         let answer = if core {
             core_events.create(&post, &in_core(event)).await.map(drop)
@@ -157,10 +163,14 @@ async fn send(client: &Client, api: &ApiConnection, event: &Event, at: Uptime, u
     }
 }
 
-/// Waits until the Node exists.
-async fn seen(api: &ApiConnection) -> NodeFacts {
+/// Waits until the Node exists. It has the uid of the one that was there at that time, which may have been deleted since.
+async fn seen(api: &ApiConnection, at: Uptime) -> NodeFacts {
     let mut facts = api.facts.subscribe();
-    let seen = facts.wait_for(|facts| facts.node.is_some()).await.ok().and_then(|facts| facts.node.clone());
+    let seen = facts.wait_for(|facts| facts.node.is_some()).await.ok().and_then(|facts| {
+        let former = facts.former.as_ref().filter(|(_, gone)| at < *gone).map(|(uid, _)| uid.clone());
+        let node = facts.node.clone()?;
+        Some(NodeFacts { uid: former.unwrap_or_else(|| node.uid.clone()), ..node })
+    });
     seen.expect("`api` holds the sender, and the Node was just seen")
 }
 
@@ -341,6 +351,21 @@ mod tests {
 
     const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
     const CORE: &str = "/api/v1/namespaces/default/events";
+
+    #[tokio::test]
+    async fn what_happened_before_the_node_was_re_created_is_about_the_former_node() {
+        let (node, former) = (NodeFacts { uid: "new".into(), ..NodeFacts::default() }, Some(("old".into(), at(100))));
+        let facts = watch::Sender::new(ApiFacts { node: Some(node), former, ..ApiFacts::default() });
+        let api = ApiConnection::new(facts, RequestCounts::default(), Troubles::default());
+        assert_eq!((seen(&api, at(99)).await.uid, seen(&api, at(100)).await.uid), ("old".into(), "new".into()));
+    }
+
+    #[tokio::test]
+    async fn a_dry_run_sends_no_event() {
+        let mut queue = EventQueue { is_dry_run: true, ..queue() };
+        queue.add(transition(Reason::KubeletCrashed, at(0)));
+        assert!(queue.next.is_none());
+    }
 
     #[tokio::test]
     async fn where_the_group_of_events_is_refused_the_core_group_is_used_from_then_on() {

@@ -108,6 +108,11 @@ fn read_kubeconfig(path: &Path) -> Result<(Config, Vec<PathBuf>)> {
         bail!("its user has an auth-provider, which Kubernetes has removed; use a certificate or a token");
     }
     let program = user.exec.as_ref().and_then(|exec| exec.command.as_ref()).filter(|command| command.contains('/'));
+    let has_secret = user.client_key_data.is_some() || user.token.is_some() || user.password.is_some();
+    let secrets = [user.client_key.as_ref(), user.token_file.as_ref()].into_iter().flatten().map(Path::new);
+    for file in secrets.chain(has_secret.then_some(path)).filter(|file| file.exists()) {
+        files::check_secret(file)?;
+    }
     let authorities = clusters.iter().map(|cluster| cluster.certificate_authority.as_ref());
     let named = [user.client_certificate.as_ref(), user.client_key.as_ref(), user.token_file.as_ref(), program];
     let mut paths = vec![path.to_owned()];

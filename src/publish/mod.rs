@@ -65,14 +65,16 @@ impl Publisher {
     pub async fn run(mut self) -> Infallible {
         let api = ApiConnection::new(self.facts.clone(), self.requests.clone(), self.troubles.clone());
         let (mut reconciler, mut events) = (Reconciler::new(self.taints.clone()), EventQueue::new(uptime()));
+        let (_nothing, nothing) = watch::channel(Desired::default());
         if self.settings.publish == Publish::None {
-            api.set_reach(Reach::Off { why: "[kubernetes] publish = \"none\"".into() });
-            // Nobody publishes them, and the agent goes on sending them.
-            while self.transitions.recv().await.is_some() {}
-            return std::future::pending().await;
+            // Everything is read, and nothing is to be written.
+            self.desired = nothing;
+            events.is_dry_run = true;
+            self.facts.send_modify(|facts| facts.is_dry_run = true);
+        } else {
+            // From zero on, so that an alert also sees an agent that has never written.
+            drop(self.requests.get_or_create(&[("verb", "patch"), ("outcome", "success")]));
         }
-        // From zero on, so that an alert also sees an agent that has never written.
-        drop(self.requests.get_or_create(&[("verb", "patch"), ("outcome", "success")]));
         loop {
             let kubelet = self.kubelet.borrow().clone();
             let why = match connect(&self.settings, kubelet, &api).await {
@@ -120,7 +122,7 @@ impl Publisher {
             _ = node::publish_conditions(client(), name, api, reconciler, &mut self.desired) => {}
             _ = events.publish(client(), api, &mut self.transitions) => {}
             _ = lease::read_lease(client(), name, api, &mut self.lease_wanted) => {}
-            () = outdated(session, &self.settings, self.kubelet.clone()) => api.credential_changed(),
+            () = outdated(session, &self.settings, api, self.kubelet.clone()) => api.credential_changed(),
             () = refused(session, api) => {}
             () = sleep_until(session.renew_at.unwrap_or(Uptime::MAX)) => api.credential_changed(),
         }

@@ -189,6 +189,8 @@ impl<'a> Publishing<'a> {
         self.api.facts.send_if_modified(|facts| {
             let differs = facts.node.as_ref() != node;
             if differs {
+                let gone = facts.node.take().filter(|gone| node.is_none_or(|node| node.uid != gone.uid));
+                facts.former = gone.map(|gone| (gone.uid, uptime())).or(facts.former.take());
                 facts.node = node.cloned();
             }
             differs

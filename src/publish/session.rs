@@ -20,6 +20,7 @@ use crate::host::blocking;
 use crate::host::clock::{Now, uptime};
 use crate::host::kubelet::KubeletFacts;
 use crate::host::pod;
+use crate::host::subject::Subject;
 use crate::host::trouble::Trouble;
 use crate::settings::KubernetesSettings;
 
@@ -37,6 +38,7 @@ pub struct Session {
     is_kubelets_name: bool,
     pub source: Source,
     files: Vec<FileState>,
+    subject: Subject,
     built_at: Uptime,
     /// When an exec plugin is asked for the next credential.
     pub renew_at: Option<Uptime>,
@@ -61,7 +63,7 @@ pub async fn connect(
     let server = config.cluster_url.to_string();
     let user = config.auth_info.clone();
     let subject = read_files(move || identity::subject(&user)).await?;
-    let given = settings.node_name.clone().or(subject.node).or_else(pod::node_name);
+    let given = settings.node_name.clone().or_else(|| subject.node.clone()).or_else(pod::node_name);
     let is_kubelets_name = given.is_none();
     let Some(node_name) = given.or(node_name) else {
         return Ok(Err("the Node's name is not known: the kubelet's configuration has not been read".into()));
@@ -69,9 +71,10 @@ pub async fn connect(
     let (building, node) = (api.clone(), node_name.clone());
     let client = read_files(move || building.connect(config, &node)).await?;
     let client = client.map_err(|error| anyhow!("{source}: {}", connection::describe(&error)))?;
-    api.facts.send_modify(|facts| facts.server = Some(server));
+    let until = expires.or(subject.until);
+    api.facts.send_modify(|facts| (facts.server, facts.credential_until) = (Some(server), until));
     let renew_at = expires.map(|expires| renewal(expires, api.now()));
-    Ok(Ok(Session { client, node_name, is_kubelets_name, source, files, built_at: uptime(), renew_at }))
+    Ok(Ok(Session { client, node_name, is_kubelets_name, source, files, subject, built_at: uptime(), renew_at }))
 }
 
 /// What chooses the identity. It belongs into [`read_files`].
@@ -80,10 +83,26 @@ fn choice(settings: &KubernetesSettings, kubelet: Option<PathBuf>) -> impl FnOnc
     move || identity::choose(settings.as_deref(), Path::new(OWN_KUBECONFIG), kubelet.as_deref())
 }
 
+/// Sets or ends the trouble that the credential ends soon. One of a pod and of an exec plugin is renewed by itself.
+fn check_end(session: &Session, api: &ApiConnection) {
+    let (now, until) = (api.facts.borrow().server_time.map(|time| time.at(uptime())), session.subject.until);
+    match until.filter(|_| session.renew_at.is_none() && session.source != Source::InCluster) {
+        Some(until) if now >= session.subject.renewed_by() && now.is_some() => {
+            let message = format!(
+                "the credential of {} ends at {until}, and then nothing is published: renew it",
+                session.source
+            );
+            api.troubles.set(Trouble::CredentialExpiring, message);
+        }
+        _ => api.troubles.clear(Trouble::CredentialExpiring),
+    }
+}
+
 /// Waits until the client would be built with another identity, from changed files, or for another Node.
 pub async fn outdated(
     session: &Session,
     settings: &KubernetesSettings,
+    api: &ApiConnection,
     mut kubelet: watch::Receiver<Option<KubeletFacts>>,
 ) {
     loop {
@@ -91,6 +110,7 @@ pub async fn outdated(
             () = sleep(CHECK_EVERY) => {}
             () = changed(&mut kubelet) => {}
         }
+        check_end(session, api);
         let known = kubelet.borrow_and_update().clone();
         let (node_name, kubeconfig) = known.map(|known| (known.node_name, known.kubeconfig)).unzip();
         if session.is_kubelets_name && node_name.is_some_and(|name| name != session.node_name) {
@@ -139,7 +159,7 @@ mod tests {
     use tower::{BoxError, service_fn};
 
     use super::*;
-    use crate::host::api::{ApiFacts, RequestCounts};
+    use crate::host::api::{ApiFacts, RequestCounts, ServerTime};
     use crate::host::trouble::Troubles;
 
     #[tokio::test(start_paused = true)]
@@ -153,6 +173,7 @@ mod tests {
             is_kubelets_name: false,
             source: Source::InCluster,
             files: vec![],
+            subject: Subject::default(),
             built_at: uptime(),
             renew_at: None,
         };
@@ -164,6 +185,35 @@ mod tests {
         };
         assert!((25..=30).contains(&waited(uptime()).await));
         assert_eq!(waited(Uptime::ZERO).await, 0);
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_credential_that_nothing_renews_is_a_trouble_a_week_before() {
+        let (troubles, server) = (Troubles::default(), "2027-01-23T00:00:00Z".parse().unwrap());
+        let facts =
+            ApiFacts { server_time: Some(ServerTime { time: server, uptime: uptime() }), ..ApiFacts::default() };
+        let api = ApiConnection::new(watch::Sender::new(facts), RequestCounts::default(), troubles.clone());
+        let service = service_fn(|_: Request<Body>| async { Ok::<_, BoxError>(Response::new(Body::empty())) });
+        let mut session = Session {
+            client: Client::new(service, "default"),
+            node_name: "n1".into(),
+            is_kubelets_name: false,
+            source: Source::Kubeconfig("/etc/nodevigil/kubeconfig".into()),
+            files: vec![],
+            subject: Subject { node: None, from: None, until: Some("2027-01-29T00:00:00Z".parse().unwrap()) },
+            built_at: uptime(),
+            renew_at: None,
+        };
+        check_end(&session, &api);
+        let message = troubles.present()[&Trouble::CredentialExpiring].clone();
+        assert!(message.contains("/etc/nodevigil/kubeconfig ends at 2027-01-29T00:00:00Z"), "{message}");
+        session.subject.until = Some("2027-02-28T00:00:00Z".parse().unwrap());
+        check_end(&session, &api);
+        assert!(troubles.present().is_empty());
+        session.subject.until = Some(server);
+        session.renew_at = Some(uptime());
+        check_end(&session, &api);
+        assert!(troubles.present().is_empty(), "a plugin renews it");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use axum::routing::get;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
+use jiff::Timestamp;
 use procfs::process::Process;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
@@ -28,7 +29,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
 use crate::condition::{Condition, ConditionType, Desired, Status};
-use crate::host::api::RequestCounts;
+use crate::host::api::{ApiFacts, RequestCounts};
 use crate::host::trouble::{Trouble, Troubles};
 
 /// More wait until one of these has ended.
@@ -55,7 +56,12 @@ pub struct Metrics {
 
 impl Metrics {
     /// Metrics of these conditions, requests and troubles as they are at each scrape.
-    pub fn new(desired: watch::Receiver<Desired>, requests: RequestCounts, troubles: Troubles) -> Self {
+    pub fn new(
+        desired: watch::Receiver<Desired>,
+        api: watch::Receiver<ApiFacts>,
+        requests: RequestCounts,
+        troubles: Troubles,
+    ) -> Self {
         let transitions = Family::<TransitionLabels, Counter>::default();
         for kind in ConditionType::ALL {
             for status in Status::ALL {
@@ -76,7 +82,7 @@ impl Metrics {
             probe_seconds.clone(),
         );
         registry.register("nodevigil_api_requests", "Requests to the API server, by verb and outcome", requests);
-        registry.register_collector(Box::new(Present { desired, troubles }));
+        registry.register_collector(Box::new(Present { desired, api, troubles }));
         Self { registry: Arc::new(registry), probe_seconds, transitions }
     }
 
@@ -101,6 +107,7 @@ fn transition_labels(kind: ConditionType, status: Status) -> TransitionLabels {
 #[derive(Debug)]
 struct Present {
     desired: watch::Receiver<Desired>,
+    api: watch::Receiver<ApiFacts>,
     troubles: Troubles,
 }
 
@@ -108,6 +115,11 @@ impl Collector for Present {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         encode_conditions(&mut encoder, &self.desired.borrow().conditions)?;
         encode_troubles(&mut encoder, &self.troubles)?;
+        if let Some(until) = self.api.borrow().credential_until {
+            let help = "Expiration of the credential for the API server in seconds since 1970";
+            let until = until.duration_since(Timestamp::UNIX_EPOCH).as_secs_f64();
+            gauge(&mut encoder, "nodevigil_credential_expiration_seconds", help, until)?;
+        }
         let version = [([("version", env!("CARGO_PKG_VERSION"))], 1)];
         gauges(&mut encoder, "nodevigil_build_info", "1, with the version of the agent", version)?;
         // What cannot be read is left out.
@@ -259,6 +271,7 @@ nodevigil_api_requests_total{verb="patch",outcome="success"} 1
 # HELP nodevigil_trouble 1 while nodevigil itself has this problem, else 0
 # TYPE nodevigil_trouble gauge
 nodevigil_trouble{name="ConfigRefused"} 1
+nodevigil_trouble{name="CredentialExpiring"} 0
 nodevigil_trouble{name="BusLost"} 0
 nodevigil_trouble{name="KernelLogUnreadable"} 0
 nodevigil_trouble{name="IdentityUnusable"} 0
@@ -270,6 +283,9 @@ nodevigil_trouble{name="NodeMissing"} 0
 # HELP nodevigil_config_refused 1 while the settings are refused and the last accepted ones are in effect
 # TYPE nodevigil_config_refused gauge
 nodevigil_config_refused{error="/etc/nodevigil/config.toml:2:1: unknown field `a\"`"} 1
+# HELP nodevigil_credential_expiration_seconds Expiration of the credential for the API server in seconds since 1970
+# TYPE nodevigil_credential_expiration_seconds gauge
+nodevigil_credential_expiration_seconds 1801180800.0
 # HELP nodevigil_build_info 1, with the version of the agent
 # TYPE nodevigil_build_info gauge
 nodevigil_build_info{version="VERSION"} 1
@@ -298,7 +314,9 @@ process_open_fds VALUE
         };
         let desired = Desired { conditions: vec![condition], ..Desired::default() };
         let requests = RequestCounts::default();
-        (Metrics::new(watch::channel(desired).1, requests.clone(), troubles.clone()), requests)
+        let facts = ApiFacts { credential_until: Some("2027-01-29T00:00:00Z".parse().unwrap()), ..ApiFacts::default() };
+        let api = watch::channel(facts).1;
+        (Metrics::new(watch::channel(desired).1, api, requests.clone(), troubles.clone()), requests)
     }
 
     #[test]

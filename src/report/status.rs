@@ -164,6 +164,7 @@ fn published(present: &Present<'_>, previous: Option<&StatusReport>) -> Publishe
         before.filter(|before| since.duration_since(*before).abs() < SignedDuration::from_secs(1)).unwrap_or(since)
     };
     match &present.api.reach {
+        _ if present.api.is_dry_run => Published::Off { reason: "[kubernetes] publish = \"none\"".into() },
         Reach::Off { why } => Published::Off { reason: why.clone() },
         Reach::Untried => Published::Untried,
         Reach::Reached { since } => Published::Reached { since: timestamp(*since) },

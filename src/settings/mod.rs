@@ -62,7 +62,7 @@ pub struct KubeletSettings {
 #[serde(default, deny_unknown_fields)]
 pub struct KubernetesSettings {
     /// What nodevigil writes to the API server. `conditions`: conditions, Events and the taints of `[taints]`. `none`: nothing. This is a
-    /// dry run: nodevigil does not read from the API server either, and `nodevigil status` and the metrics show what it finds.
+    /// dry run: nodevigil reads the Node and the Lease, and `nodevigil status` and the metrics show what it would publish.
     pub publish: Publish,
     /// The kubeconfig that nodevigil uses. Default: the first that exists of /etc/nodevigil/kubeconfig, the pod's service account and
     /// the kubelet's kubeconfig.

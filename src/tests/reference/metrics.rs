@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use tokio::sync::watch;
 
 use super::{generated, head, row};
 use crate::condition::{Condition, ConditionType, Desired, Reason};
-use crate::host::api::RequestCounts;
+use crate::host::api::{ApiFacts, RequestCounts};
 use crate::host::trouble::{Trouble, Troubles};
 use crate::report::metrics::Metrics;
 
@@ -47,7 +48,8 @@ pub fn metrics() -> Vec<Metric> {
     let (requests, troubles) = (RequestCounts::default(), Troubles::default());
     requests.get_or_create(&[("verb", "get"), ("outcome", "success")]).inc();
     troubles.set(Trouble::ConfigRefused, "wrong".into());
-    let page = Metrics::new(watch::channel(desired).1, requests, troubles).text().unwrap();
+    let facts = ApiFacts { credential_until: Some(Timestamp::MAX), ..ApiFacts::default() };
+    let page = Metrics::new(watch::channel(desired).1, watch::channel(facts).1, requests, troubles).text().unwrap();
     let mut found = BTreeMap::<String, Metric>::new();
     for line in page.lines() {
         if let Some((name, help)) = line.strip_prefix("# HELP ").and_then(|line| line.split_once(' ')) {

@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::scene::{Scene, wait_a_second};
-use crate::support::namespaces;
+use crate::support::{WAIT, namespaces, wait_until};
 
 pub fn a_new_node_inherits_nothing(scene: &Scene) -> Result<()> {
     let node = scene.healthy()?;
@@ -91,6 +91,88 @@ pub fn a_condition_of_another_manager_is_left_alone(scene: &Scene) -> Result<()>
     let conditions = object["status"]["conditions"].as_array().context("no conditions")?;
     let kept = conditions.iter().find(|condition| condition["type"] == "KubeletHealthy");
     ensure!(kept == Some(&theirs), "it was overwritten: {kept:?}");
+    Ok(())
+}
+
+/// After three rewrites in an hour the other manager's values stay, and what we own is never deleted.
+pub fn a_condition_that_another_manager_overwrites_is_left_to_it(scene: &Scene) -> Result<()> {
+    let node = scene.healthy()?;
+    let (before, from) = (node.kubelet().shown()?, Instant::now());
+    for round in 0..5 {
+        let theirs =
+            json!({"type": "KubeletHealthy", "status": "False", "reason": "Theirs", "message": format!("{round}")});
+        let patch = json!({"status": {"conditions": [theirs]}}).to_string();
+        let arguments = ["--subresource=status", "--field-manager=another-agent", "--patch", &patch];
+        let from = Instant::now();
+        scene.plane().kubectl(&[&["patch", "node", node.name()], &arguments[..]].concat())?;
+        node.kubelet().wait_for(from, "False", "Theirs")?;
+        if round < 3 {
+            node.kubelet().wait_for(from, "True", "KubeletIsHealthy")?;
+        }
+    }
+    node.wait_for_trouble("ForeignOwner", &["another-agent", "KubeletHealthy", node.name()])?;
+    sleep(Duration::from_secs(5));
+    let shown = node.kubelet().shown()?;
+    ensure!(shown.reason == "Theirs", "{shown:?}");
+    for (_, state) in node.watch().since(Some(from)) {
+        let conditions = state["status"]["conditions"].as_array().context("no conditions")?;
+        let ours = conditions.iter().find(|one| one["type"] == "KubeletHealthy").context("it was deleted")?;
+        let since = ours["lastTransitionTime"].as_str().unwrap_or_default();
+        ensure!(ours["reason"] != "KubeletIsHealthy" || since == before.since, "{before:?}, then {ours}");
+    }
+    Ok(())
+}
+
+/// As a kubelet before Kubernetes 1.35 is answered.
+pub fn events_are_written_in_the_core_group_where_the_other_is_refused(scene: &Scene) -> Result<()> {
+    let node = scene.ready_with(|node| node)?;
+    let name = format!("core-events-{}", node.name());
+    let policy = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": name},
+        "spec": {
+            "matchConstraints": {"matchPolicy": "Exact", "resourceRules": [{
+                "apiGroups": ["events.k8s.io"], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["events"],
+            }]},
+            "validations": [{
+                "expression": format!("!has(object.regarding) || object.regarding.name != '{}'", node.name()),
+                "reason": "Forbidden",
+            }],
+        },
+    });
+    let binding = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": name},
+        "spec": {"policyName": name, "validationActions": ["Deny"]},
+    });
+    let file = namespaces::work().join(format!("{name}.json"));
+    fs::write(&file, json!({"apiVersion": "v1", "kind": "List", "items": [policy, binding]}).to_string())?;
+    scene.plane().kubectl(&["create", "--filename", file.to_str().context("a path of ours is text")?])?;
+    sleep(Duration::from_secs(10)); // the API server does not report when it enforces a new policy
+    node.sh("rm /etc/nodevigil/kubeconfig")?; // the kubelet's identity
+    let from = Instant::now();
+    node.start_agent()?;
+    node.kubelet().wait_for(from, "True", "KubeletIsHealthy")?;
+    node.kill_for_good()?;
+    let created = || Ok(node.events(scene.plane())?.into_iter().find(|(_, reason)| reason == "KubeletCrashed"));
+    wait_until("the Event", WAIT, created)?;
+    node.wait_for_no_trouble()
+}
+
+/// A kubelet with `--hostname-override` is dead, and the agent starts.
+pub fn the_node_is_that_of_the_credential_and_not_of_the_hostname(scene: &Scene) -> Result<()> {
+    let node = scene.healthy()?;
+    node.kill_for_good()?;
+    node.sh("hostname vm")?;
+    for identity in ["nodevigil's", "the kubelet's"] {
+        let from = Instant::now();
+        node.restart_agent("systemctl restart nodevigil")?;
+        node.sh("nodevigil pause 1h")?;
+        node.kubelet().wait_for(from, "Unknown", "NodePaused").context(identity)?;
+        node.sh("nodevigil resume")?;
+        node.kubelet().wait_for(from, "False", "KubeletCrashed").context(identity)?;
+        node.sh("rm -f /etc/nodevigil/kubeconfig")?;
+    }
     Ok(())
 }
 
