@@ -44,29 +44,62 @@ struct ProfileType {
     name: &'static str,
     /// The conditions of which the worst is shown; of two that are equal, the last one.
     of: &'static [ConditionType],
-    /// The only reasons that count as a problem, and the reason while there is none of them; none if all reasons count.
-    only: Option<(&'static [Reason], &'static str)>,
+    /// The only reasons that count as a problem; all if there are none.
+    only: &'static [Reason],
+    /// The reasons with a problem and without one, as consumers match them; none if they are nodevigil's.
+    reasons: Option<(&'static str, &'static str)>,
 }
 
 const EKS: &[ProfileType] = &[
     // The agent of EKS has no condition of the kubelet. By this one Karpenter replaces a node whose kubelet does not work.
-    ProfileType { name: "ContainerRuntimeReady", of: &[KubeletHealthy, ContainerRuntimeHealthy], only: None },
-    ProfileType { name: "StorageReady", of: &[NodeStorageHealthy], only: None },
-    ProfileType { name: "KernelReady", of: &[NodeKernelHealthy], only: None },
+    ProfileType {
+        name: "ContainerRuntimeReady",
+        of: &[KubeletHealthy, ContainerRuntimeHealthy],
+        only: &[],
+        reasons: None,
+    },
+    ProfileType { name: "StorageReady", of: &[NodeStorageHealthy], only: &[], reasons: None },
+    ProfileType { name: "KernelReady", of: &[NodeKernelHealthy], only: &[], reasons: None },
 ];
 
+/// Types and reasons as in <https://github.com/kubernetes/node-problem-detector/tree/master/config>. Its `KernelDeadlock` has reasons of
+/// programs that few nodes have, so that one has ours.
 const NPD: &[ProfileType] = &[
-    ProfileType { name: "KubeletUnhealthy", of: &[KubeletHealthy], only: None },
-    ProfileType { name: "ContainerRuntimeUnhealthy", of: &[ContainerRuntimeHealthy], only: None },
+    ProfileType {
+        name: "KubeletUnhealthy",
+        of: &[KubeletHealthy],
+        only: &[],
+        reasons: Some(("KubeletUnhealthy", "KubeletIsHealthy")),
+    },
+    ProfileType {
+        name: "ContainerRuntimeUnhealthy",
+        of: &[ContainerRuntimeHealthy],
+        only: &[],
+        reasons: Some(("ContainerdUnhealthy", "ContainerRuntimeIsHealthy")),
+    },
     ProfileType {
         name: "ReadonlyFilesystem",
         of: &[NodeStorageHealthy],
-        only: Some((&[Reason::FilesystemReadOnly], "FilesystemIsNotReadOnly")),
+        only: &[Reason::FilesystemReadOnly],
+        reasons: Some(("FilesystemIsReadOnly", "FilesystemIsNotReadOnly")),
     },
     ProfileType {
         name: "FrequentKubeletRestart",
         of: &[KubeletHealthy],
-        only: Some((&[Reason::KubeletCrashLooping], "NoFrequentKubeletRestart")),
+        only: &[Reason::KubeletCrashLooping],
+        reasons: Some(("FrequentKubeletRestart", "NoFrequentKubeletRestart")),
+    },
+    ProfileType {
+        name: "KernelDeadlock",
+        of: &[NodeKernelHealthy],
+        only: &[Reason::KernelDeadlocked],
+        reasons: Some(("KernelDeadlocked", "KernelHasNoDeadlock")),
+    },
+    ProfileType {
+        name: "CperHardwareErrorFatal",
+        of: &[NodeKernelHealthy],
+        only: &[Reason::KernelHardwareFailing],
+        reasons: Some(("CperHardwareErrorFatal", "CperHardwareHasNoFatalError")),
     },
 ];
 
@@ -111,16 +144,17 @@ impl ProfileType {
             worst = worst.filter(|worst| worst.is_worse_than(condition)).or(Some(condition));
         }
         let worst = worst?;
+        let counts = self.only.is_empty() || self.only.iter().any(|counts| counts.spec().name == worst.reason);
+        let is_problem = worst.is_problem() && counts;
         let (mut reason, mut message) = (worst.reason.clone(), worst.message.clone());
-        let mut is_problem = worst.is_problem();
-        if let Some((reasons, otherwise)) = self.only
-            && worst.status != Status::Unknown
-        {
-            is_problem &= reasons.iter().any(|counts| counts.spec().name == worst.reason);
-            if !is_problem {
-                otherwise.clone_into(&mut reason);
-                message = format!("{} is {} ({})", worst.kind.name(), worst.status.name(), worst.reason);
+        if let Some((problem, healthy)) = self.reasons.filter(|_| worst.status != Status::Unknown) {
+            let named = if is_problem { problem } else { healthy };
+            if named != worst.reason {
+                // Without a problem the message stays the same: each change is a write.
+                let why = if is_problem { format!(": {message}") } else { String::new() };
+                message = format!("{} is {} ({}){why}", worst.kind.name(), worst.status.name(), worst.reason);
             }
+            named.clone_into(&mut reason);
         }
         let status = match (worst.status, is_problem) {
             (Status::Unknown, _) => Status::Unknown,
@@ -192,19 +226,27 @@ mod tests {
         let of = |reasons: &[Reason]| added(Profile::Npd, reasons);
         assert_eq!(
             of(&[Reason::KubeletCrashed]),
-            ["KubeletUnhealthy=True KubeletCrashed", "FrequentKubeletRestart=False NoFrequentKubeletRestart"]
+            ["KubeletUnhealthy=True KubeletUnhealthy", "FrequentKubeletRestart=False NoFrequentKubeletRestart"]
         );
         assert_eq!(
             of(&[Reason::KubeletCrashLooping]),
-            ["KubeletUnhealthy=True KubeletCrashLooping", "FrequentKubeletRestart=True KubeletCrashLooping"]
+            ["KubeletUnhealthy=True KubeletUnhealthy", "FrequentKubeletRestart=True FrequentKubeletRestart"]
         );
         assert_eq!(
             of(&[Reason::NodePaused]),
             ["KubeletUnhealthy=Unknown NodePaused", "FrequentKubeletRestart=Unknown NodePaused"]
         );
         assert_eq!(of(&[Reason::StorageFull]), ["ReadonlyFilesystem=False FilesystemIsNotReadOnly"]);
-        assert_eq!(of(&[Reason::FilesystemReadOnly]), ["ReadonlyFilesystem=True FilesystemReadOnly"]);
-        assert_eq!(of(&[Reason::ContainerRuntimeHung]), ["ContainerRuntimeUnhealthy=True ContainerRuntimeHung"]);
+        assert_eq!(of(&[Reason::FilesystemReadOnly]), ["ReadonlyFilesystem=True FilesystemIsReadOnly"]);
+        assert_eq!(of(&[Reason::ContainerRuntimeHung]), ["ContainerRuntimeUnhealthy=True ContainerdUnhealthy"]);
+        let kernel = |deadlock: &str, hardware: &str| {
+            [format!("KernelDeadlock={deadlock}"), format!("CperHardwareErrorFatal={hardware}")]
+        };
+        let (no_deadlock, no_error) = ("False KernelHasNoDeadlock", "False CperHardwareHasNoFatalError");
+        assert_eq!(of(&[Reason::KernelIsHealthy]), kernel(no_deadlock, no_error));
+        assert_eq!(of(&[Reason::KernelDeadlocked]), kernel("True KernelDeadlocked", no_error));
+        assert_eq!(of(&[Reason::KernelHardwareFailing]), kernel(no_deadlock, "True CperHardwareErrorFatal"));
+        assert_eq!(of(&[Reason::KernelLockedUp]), kernel(no_deadlock, no_error));
     }
 
     #[test]
@@ -225,7 +267,7 @@ mod tests {
         let others = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable", "Suspended"];
         for row in EKS.iter().chain(NPD) {
             assert!(!others.contains(&row.name) && ConditionType::by_name(row.name).is_none(), "{}", row.name);
-            for reason in row.only.iter().flat_map(|(reasons, _)| *reasons) {
+            for reason in row.only {
                 let spec = reason.spec();
                 assert!(
                     row.of.iter().any(|kind| spec.condition == Some(*kind) && spec.status == kind.problem_status())

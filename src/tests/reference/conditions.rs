@@ -70,7 +70,7 @@ fn the_conditions_are_documented() {
     for (signal, by) in MAINTENANCE_SIGNALS {
         text += &row([&format!("`{signal}`"), by]);
     }
-    text += "\n## Profiles\n\nWith `[kubernetes] profile = \"eks\"` or `\"npd\"`, nodevigil also publishes conditions under these names, with the same reasons.\n\n";
+    text += "\n## Profiles\n\nWith `[kubernetes] profile = \"eks\"` or `\"npd\"`, nodevigil also publishes conditions under these names: those of `eks` with the same reasons, those of `npd` with the reasons of node-problem-detector. Listed are the reasons of nodevigil that are a problem; the message has them.\n\n";
     text += &head(["profile", "condition", "status of a problem", "reasons"]);
     text += &profile("eks", Profile::Eks);
     text += &profile("npd", Profile::Npd);

@@ -176,6 +176,43 @@ pub fn the_node_is_that_of_the_credential_and_not_of_the_hostname(scene: &Scene)
     Ok(())
 }
 
+/// First the API server knows the credential and allows nothing, then it does not know it.
+pub fn a_credential_that_is_refused_is_tried_once_a_minute_and_another_one_at_once(scene: &Scene) -> Result<()> {
+    const KUBECONFIG: &str = "/etc/nodevigil/kubeconfig";
+    let node = scene.healthy()?;
+    node.kill_for_good()?;
+    let right = node.sh(&format!("cat {KUBECONFIG}"))?;
+    let put = |text: &str| node.sh(&format!("cat >{KUBECONFIG} <<'END'\n{text}\nEND"));
+    let requests = || -> Result<u32> {
+        let page = node.sh("curl -sS --fail http://127.0.0.1:20258/metrics")?;
+        let counts = page.lines().filter(|line| line.starts_with("nodevigil_api_requests_total"));
+        Ok(counts.filter_map(|line| line.rsplit(' ').next()?.parse::<u32>().ok()).sum())
+    };
+    let unknown = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+        "clusters": [{"name": "k", "cluster": {"server": scene.plane().url(), "certificate-authority": "/etc/kubernetes/pki/ca.crt"}}],
+        "users": [{"name": "u", "user": {"token": "unknown"}}],
+    });
+    let without_rights = scene.plane().kubeconfig("nobody", "nobodies")?;
+    for (wrong, trouble) in [(without_rights, "ApiRefused"), (unknown.to_string(), "IdentityUnusable")] {
+        put(&wrong)?;
+        node.wait_for_trouble(trouble, &[])?;
+        let before = requests()?;
+        sleep(Duration::from_mins(1));
+        let sent = requests()? - before;
+        ensure!(sent <= 6, "{trouble}: {sent} requests in a minute");
+        let from = Instant::now();
+        node.sh("nodevigil pause 1h")?;
+        put(&right)?;
+        node.kubelet().wait_for(from, "Unknown", "NodePaused")?;
+        ensure!(from.elapsed() < Duration::from_secs(30), "{trouble}: after {:?}", from.elapsed());
+        node.sh("nodevigil resume")?;
+        node.kubelet().wait_for(from, "False", "KubeletCrashed")?;
+    }
+    node.wait_for_no_trouble()
+}
+
 /// An admission policy of the cluster forbids one message.
 pub fn a_refused_apply_is_a_trouble_until_it_is_allowed(scene: &Scene) -> Result<()> {
     let node = scene.healthy()?;

@@ -24,7 +24,7 @@ pub fn conditions_have_the_names_of_the_profile_beside_their_own(scene: &Scene) 
     let no_restarts = frequent.wait_for(from, "False", "NoFrequentKubeletRestart")?;
     node.kubelet().ensure_unchanged(&native)?;
     node.kill_for_good()?;
-    let crashed = node.condition("KubeletUnhealthy").wait_for(from, "True", "KubeletCrashed")?;
+    let crashed = node.condition("KubeletUnhealthy").wait_for(from, "True", "KubeletUnhealthy")?;
     ensure!(crashed.since >= healthy.since, "{healthy:?}, then {crashed:?}");
     frequent.ensure_unchanged(&no_restarts)?;
 
