@@ -51,7 +51,7 @@ reasons! {
     KubeletStoppedWithDependency: KUBELET, False, false, Restart, false, "systemd stopped the kubelet because a service that its unit is bound to (BindsTo=) failed. systemd has not started the kubelet again.";
     KubeletUnkillable: KUBELET, False, true, Reboot, false, "The kubelet does not answer and cannot be killed: a thread waits in the kernel (state D), or SIGKILL is pending and the process does not end.";
     KubeletHung: KUBELET, False, true, Restart, false, "Three probes of /healthz in a row failed, and the kubelet's process state, its listening socket or its Lease confirms that it does not work.";
-    KubeletAPIConnectionStalled: KUBELET, False, true, Restart, false, "The kubelet answers on /healthz but does not renew its Lease, and the API server does not acknowledge its packets. nodevigil reaches the same API server.";
+    KubeletAPIConnectionStalled: KUBELET, False, true, Restart, false, "The kubelet answers on /healthz, but the control plane has not heard from it (Ready=Unknown), and it does not renew its Lease. nodevigil reaches the API server.";
     KubeletStoppedByOperator: KUBELET, Unknown, false, None, false, "A stop job stopped the kubelet's unit: systemctl stop, a shutdown or a package manager.";
     KubeletNotFound: KUBELET, Unknown, false, None, false, "No kubelet runs, and no failure of it is known: it is not installed, was not started since boot, cannot be watched, or ended for an unknown reason.";
     KubeletStarting: KUBELET, Unknown, false, None, false, "The kubelet's unit is starting, or the kubelet has not answered yet.";

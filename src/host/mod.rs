@@ -29,7 +29,6 @@ pub mod pod;
 pub mod pressure;
 pub mod process;
 pub mod program;
-pub mod sockets;
 pub mod subject;
 pub mod systemd;
 pub mod top;

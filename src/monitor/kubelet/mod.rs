@@ -3,9 +3,9 @@
 //! This file waits and reads. [`Kubelet`] records what was observed and decides what to report.
 
 mod certificate;
+mod cut_off;
 mod lease;
 mod running;
-mod stall;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -27,7 +27,6 @@ use crate::host::healthz::{self, Probe, Prober};
 use crate::host::kubelet::{Healthz, KubeletFacts, UNIT_NAMES, Watched};
 use crate::host::pressure::{self, Pressure};
 use crate::host::process::{ProcessId, Sample, sample};
-use crate::host::sockets::{self, Server};
 use crate::host::{blocking, journal};
 
 /// Time between the starts of two probes of a kubelet that answers.
@@ -36,17 +35,12 @@ const PROBE_EVERY: Duration = Duration::from_secs(2);
 const PROBE_EVERY_SILENT: Duration = healthz::TIMEOUT;
 const PROBE_EVERY_SILENT_LONG: Duration = Duration::from_secs(5);
 const SILENT_LONG: Duration = Duration::from_mins(1);
-/// Sampling a process or listing its connections takes milliseconds if a thread is free.
+/// Sampling a process takes milliseconds if a thread is free.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// systemd announces a process before its exec; its command line is read after this time.
 const EXEC_WAIT: Duration = Duration::from_millis(200);
 /// It is read again after this time, until the kubelet answers. From then on it is read again for the client certificate alone.
 const READ_FACTS_EVERY: Duration = Duration::from_secs(5);
-/// Time between two lists of the connections to the API server; the second while they seem to be stuck, so that three lists are complete
-/// before the Lease is old. For each list the kernel goes through its whole table of sockets.
-const LIST_EVERY: Duration = Duration::from_secs(20);
-const LIST_EVERY_SUSPECTED: Duration = Duration::from_secs(3);
-
 /// A result of the work outside the loop, which must not wait for a kubelet or a disk.
 #[derive(Debug)]
 enum Done {
@@ -65,8 +59,6 @@ struct Loop {
     prober: Option<Prober>,
     /// When it is probed; none while a probe is under way.
     next_probe: Option<Uptime>,
-    /// When its connections to the API server are listed.
-    next_list: Uptime,
     /// When its configuration is read; none while it is being read.
     next_facts: Option<Uptime>,
     certificate: Option<Certificate>,
@@ -86,7 +78,6 @@ pub async fn run(inputs: Inputs) {
         work: JoinSet::new(),
         prober: None,
         next_probe: Some(Uptime::ZERO),
-        next_list: Uptime::ZERO,
         next_facts: None,
         certificate: None,
         asked_error_of: String::new(),
@@ -100,7 +91,8 @@ pub async fn run(inputs: Inputs) {
             Ok(()) = this.inputs.api.changed() => {}
             () = sleep(wake) => {}
         }
-        this.kubelet.api_seen(&this.inputs.api.borrow_and_update(), uptime());
+        let time = this.time(uptime());
+        this.kubelet.api_seen(&this.inputs.api.borrow_and_update(), time, uptime());
         this.kubelet.service.settle(uptime());
         this.open_process(uptime());
         this.start_work(uptime());
@@ -120,7 +112,8 @@ impl Loop {
         let probe = self.next_probe.filter(|_| process.is_some() && self.prober.is_some());
         let facts = self.next_facts.filter(|_| process.is_some());
         let open = self.follower.open_again_at(self.kubelet.service.process_to_open());
-        let due = [probe, facts, open, self.kubelet.service.deadline(now)];
+        let cut_off = self.kubelet.running.cut_off.deadline().filter(|at| *at > now);
+        let due = [probe, facts, open, cut_off, self.kubelet.service.deadline(now)];
         due.into_iter().flatten().fold(self.reporter.due_at(now), Ord::min)
     }
 
@@ -204,7 +197,6 @@ impl Loop {
         match self.kubelet.service.process() {
             Some(process) => {
                 self.probe(process, now);
-                self.list_connections(process.pid, now);
                 self.read_facts(process.pid, now);
             }
             // Once the unit has been read, or cannot be.
@@ -224,7 +216,7 @@ impl Loop {
                 Done::Seen(Observation::LastError { invocation, line })
             });
         }
-        let is_wanted = self.kubelet.running.silent_for(now).is_some() || self.kubelet.running.stall.is_suspected();
+        let is_wanted = self.kubelet.running.silent_for(now).is_some() || self.kubelet.running.cut_off.is_suspected();
         self.inputs.lease_wanted.send_if_modified(|wanted| std::mem::replace(wanted, is_wanted) != is_wanted);
     }
 
@@ -252,32 +244,6 @@ impl Loop {
             Some(silent) if silent > SILENT_LONG => began + PROBE_EVERY_SILENT_LONG,
             _ => began + PROBE_EVERY_SILENT,
         }
-    }
-
-    /// Lists the connections to the API server of a kubelet that answers.
-    fn list_connections(&mut self, pid: i32, now: Uptime) {
-        if !self.kubelet.running.answers() || now < self.next_list {
-            return;
-        }
-        let is_suspected = self.kubelet.running.stall.is_suspected();
-        self.next_list = now + if is_suspected { LIST_EVERY_SUSPECTED } else { LIST_EVERY };
-        let addresses = self.prober.as_ref().map(|prober| prober.address).zip(self.common_server());
-        self.work.spawn(async move {
-            let list = move || {
-                let (healthz, server) = addresses?;
-                sockets::connections(pid, healthz, &server).ok()
-            };
-            let listed = blocking::run("listing the kubelet's connections", READ_TIMEOUT, list).await;
-            Done::Seen(Observation::Connections(pid, listed.ok().flatten()))
-        });
-    }
-
-    /// The kubelet's API server, if it is the one that we publish to.
-    fn common_server(&self) -> Option<Server> {
-        let of_kubelet =
-            self.inputs.kubelet.borrow().as_ref().and_then(|facts| Server::of_url(facts.api_server.as_ref()?));
-        let ours = self.inputs.api.borrow().server.as_deref().and_then(Server::of_url);
-        of_kubelet.filter(|server| Some(server) == ours.as_ref())
     }
 
     fn read_facts(&mut self, pid: i32, now: Uptime) {

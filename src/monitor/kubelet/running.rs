@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use super::cut_off::CutOff;
 use super::lease::LeaseReadings;
-use super::stall::Stall;
 use crate::condition::{Finding, Reason, Uptime, View};
 use crate::host::api::LeaseFacts;
 use crate::host::healthz::Probe;
@@ -30,7 +30,7 @@ pub(super) struct RunningKubelet {
     has_answered: bool,
     last_probe: Option<Probe>,
     failed: FailedProbes,
-    pub(super) stall: Stall,
+    pub(super) cut_off: CutOff,
 }
 
 /// What was seen since the kubelet last answered.
@@ -58,7 +58,6 @@ impl RunningKubelet {
             // This does not depend on the kubelet.
             Probe::Impossible(_) => {}
             Probe::Refused | Probe::TimedOut | Probe::NoHttp | Probe::Status(_) => {
-                self.stall = Stall::default();
                 self.failed.count += 1;
                 self.failed.since.get_or_insert(now);
                 if let Some((sample, pressure)) = sample {
@@ -71,11 +70,10 @@ impl RunningKubelet {
         self.last_probe = Some(probe);
     }
 
-    pub(super) fn lease_read(&mut self, lease: &LeaseFacts, now: Uptime) {
+    pub(super) fn lease_read(&mut self, lease: &LeaseFacts) {
         if self.failed.since.is_some_and(|since| lease.read_at >= since) {
             self.failed.lease.read(lease);
         }
-        self.stall.lease_read(lease, now);
     }
 
     /// Since how long probes have failed; none while they do not.
@@ -102,10 +100,10 @@ impl RunningKubelet {
         if self.is_unprobed {
             return View::healthy(format!("{name} runs; its /healthz is disabled (healthzPort: 0)"));
         }
-        if self.stall.is_certain(now) {
+        if self.cut_off.is_certain(now) {
             let message = format!(
-                "{name} answers on /healthz but does not renew its Lease, and the API server does not acknowledge its packets; \
-                 nodevigil reaches the API server"
+                "{name} answers on /healthz, but the control plane has not heard from it (Ready=Unknown), and it does not renew its \
+                 Lease; nodevigil reaches the API server"
             );
             return View::found(Reason::KubeletAPIConnectionStalled, message);
         }

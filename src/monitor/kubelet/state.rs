@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use super::running::{API_NEEDED, RunningKubelet};
 use crate::condition::{Finding, Reason, Uptime, View};
 use crate::host::api::{ApiFacts, Reach};
 use crate::host::healthz::Probe;
 use crate::host::pressure::Pressure;
 use crate::host::process::Sample;
-use crate::host::sockets::Connection;
 use crate::monitor::service::Service;
 use crate::monitor::service::ended::Ended;
 use crate::monitor::service::follow::ServiceEvent;
@@ -25,8 +26,6 @@ pub enum Observation {
     NotProbed(i32),
     /// The last error that this run of the unit logged.
     LastError { invocation: String, line: Option<String> },
-    /// The connections to the API server of the process of this pid; none if they are not known, or if our API server is another one.
-    Connections(i32, Option<Vec<Connection>>),
 }
 
 #[derive(Debug)]
@@ -60,11 +59,6 @@ impl Kubelet {
                     ended.last_error = line;
                 }
             }
-            Observation::Connections(pid, connections) => {
-                let is_reached = self.api_reached.is_some_and(|since| now >= since + API_NEEDED);
-                let connections = connections.filter(|_| is_reached);
-                self.of(pid, |running| running.stall.observe(connections.as_deref()));
-            }
         }
         let id = self.service.process().unwrap_or_default();
         if self.running.id != id {
@@ -75,12 +69,18 @@ impl Kubelet {
         }
     }
 
-    /// Takes in whether the API server answers, and the kubelet's Lease.
-    pub fn api_seen(&mut self, api: &ApiFacts, now: Uptime) {
+    /// Takes in whether the API server answers, the Node, and the kubelet's Lease. `time` is the earlier of the host's and the API
+    /// server's.
+    pub fn api_seen(&mut self, api: &ApiFacts, time: Option<Timestamp>, now: Uptime) {
         self.api_reached = if let Reach::Reached { since } = api.reach { Some(since) } else { None };
         if let Some(lease) = &api.lease {
-            self.running.lease_read(lease, now);
+            self.running.lease_read(lease);
         }
+        let is_reached = self.api_reached.is_some_and(|since| now >= since + API_NEEDED);
+        let ready = api.node.as_ref().and_then(|node| node.condition("Ready"));
+        let is_unknown = ready.is_some_and(|ready| ready.status == "Unknown");
+        let is_unheard = is_reached && is_unknown && self.running.answers();
+        self.running.cut_off.observe(is_unheard, api.lease.as_ref(), time, now);
     }
 
     fn of(&mut self, pid: i32, change: impl FnOnce(&mut RunningKubelet)) {

@@ -1,8 +1,8 @@
 //! What is observed of a kubelet, and what is reported then: how it ends, here; how it does not answer, in `probes`; and how it does not
-//! reach the API server, in `stall`. What is made of jobs and ends is tested with the service.
+//! reach the API server, in `cut_off`. What is made of jobs and ends is tested with the service.
 
+mod cut_off;
 mod probes;
-mod stall;
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use super::state::{Kubelet, Observation};
 use crate::condition::{ConditionType, Reason, Status, Uptime, View};
-use crate::host::api::{ApiFacts, LeaseFacts, Reach};
+use crate::host::api::{ApiFacts, LeaseFacts, NodeFacts, ObservedCondition, Reach};
 use crate::host::healthz::Probe;
 use crate::host::oom::{Memory, OomKill};
 use crate::host::pressure::Pressure;
@@ -83,7 +83,28 @@ impl Story {
     fn reach(&mut self, since: Option<Uptime>) {
         self.now += ms(1);
         self.api.reach = since.map_or(Reach::Untried, |since| Reach::Reached { since });
-        self.kubelet.api_seen(&self.api, self.now);
+        self.kubelet.api_seen(&self.api, None, self.now);
+    }
+
+    /// The Node shows this status of `Ready`.
+    fn ready(&mut self, status: &str) {
+        let ready = ObservedCondition {
+            kind: "Ready".into(),
+            status: status.into(),
+            reason: String::new(),
+            message: String::new(),
+            last_heartbeat: None,
+            last_transition: None,
+        };
+        self.api.node = Some(NodeFacts { conditions: vec![ready], ..NodeFacts::default() });
+        self.reach(Some(Duration::ZERO));
+    }
+
+    /// The Lease that was renewed at that second is read at this one.
+    fn lease_at(&mut self, renewed: i64, time: i64) {
+        self.lease(renewed);
+        let time = Timestamp::from_second(time).unwrap();
+        self.kubelet.api_seen(&self.api, Some(time), self.now);
     }
 
     /// Three probes of the process fail, each with a sample of it.
@@ -104,7 +125,7 @@ impl Story {
         let (duration, read_at) = (Duration::from_secs(40), self.now);
         self.now += ms(1);
         self.api.lease = Some(LeaseFacts { renewed, duration, read_at });
-        self.kubelet.api_seen(&self.api, self.now);
+        self.kubelet.api_seen(&self.api, None, self.now);
     }
 
     #[track_caller]
