@@ -2,22 +2,18 @@
 
 use base64::Engine;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::Value;
 use x509_parser::pem::Pem;
 
 /// The users that have the name of their Node in their own: a kubelet, and an agent (packaging/kubernetes/policy.yaml).
 const USERS_OF_NODES: [&str; 2] = ["system:node:", "nodevigil:"];
 
-/// So long before its end, and at most for the last quarter of its time, a credential should have been renewed.
-const RENEWED_BEFORE: SignedDuration = SignedDuration::from_hours(7 * 24);
-
 /// What a credential says of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Subject {
     /// The Node that it belongs to.
     pub node: Option<String>,
-    pub from: Option<Timestamp>,
     /// It is valid through this second.
     pub until: Option<Timestamp>,
 }
@@ -28,9 +24,8 @@ impl Subject {
         let block = Pem::iter_from_buffer(pem).flatten().find(|block| block.label == "CERTIFICATE")?;
         let read = block.parse_x509().ok()?;
         let name = read.subject().iter_common_name().next().and_then(|name| name.as_str().ok());
-        let [from, until] = [read.validity().not_before, read.validity().not_after];
-        let [from, until] = [from, until].map(|time| Timestamp::from_second(time.timestamp()).ok());
-        Some(Self { node: name.and_then(node_of), from, until })
+        let until = Timestamp::from_second(read.validity().not_after.timestamp()).ok();
+        Some(Self { node: name.and_then(node_of), until })
     }
 
     /// The same of the base64 text that a kubeconfig has.
@@ -44,16 +39,8 @@ impl Subject {
         let payload = token.trim().split('.').nth(1)?;
         let claims: Value = serde_json::from_slice(&BASE64_URL_SAFE_NO_PAD.decode(payload).ok()?).ok()?;
         let bound = claims["kubernetes.io"]["node"]["name"].as_str().filter(|name| !name.is_empty()).map(str::to_owned);
-        let time = |claim: &str| claims[claim].as_i64().and_then(|secs| Timestamp::from_second(secs).ok());
-        let node = bound.or_else(|| node_of(claims["sub"].as_str()?));
-        Some(Self { node, from: time("iat"), until: time("exp") })
-    }
-
-    /// When it should have been renewed.
-    pub fn renewed_by(&self) -> Option<Timestamp> {
-        let until = self.until?;
-        let quarter = self.from.map(|from| until.duration_since(from) / 4);
-        until.checked_sub(quarter.unwrap_or(RENEWED_BEFORE).min(RENEWED_BEFORE)).ok()
+        let until = claims["exp"].as_i64().and_then(|secs| Timestamp::from_second(secs).ok());
+        Some(Self { node: bound.or_else(|| node_of(claims["sub"].as_str()?)), until })
     }
 }
 
@@ -90,19 +77,6 @@ mod tests {
         assert_eq!(of("nodevigil:worker-7"), Some("worker-7".into()));
         assert_eq!((of("system:admin"), of("nodevigil:")), (None, None));
         assert_eq!(Subject::of_certificate(b"no certificate"), None);
-    }
-
-    #[test]
-    fn a_credential_should_be_renewed_a_week_before_its_end_and_a_short_one_in_its_last_quarter() {
-        let until: Timestamp = "2027-01-29T00:00:00Z".parse().unwrap();
-        let by = |from: Option<&str>| {
-            let from = from.map(|from| from.parse().unwrap());
-            Subject { node: None, from, until: Some(until) }.renewed_by().unwrap().to_string()
-        };
-        assert_eq!(by(Some("2026-01-29T00:00:00Z")), "2027-01-22T00:00:00Z");
-        assert_eq!(by(Some("2027-01-28T00:00:00Z")), "2027-01-28T18:00:00Z");
-        assert_eq!(by(None), "2027-01-22T00:00:00Z");
-        assert_eq!(Subject::default().renewed_by(), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -29,6 +29,8 @@ pub const CHECK_EVERY: Duration = Duration::from_secs(10);
 /// The time for reading the credential's files: a disk may hang.
 const READ_DEADLINE: Duration = Duration::from_secs(10);
 const RENEW_BEFORE: Duration = Duration::from_mins(1);
+/// So long before its end a credential that nothing renews is a trouble.
+const RENEWED_BEFORE: SignedDuration = SignedDuration::from_hours(7 * 24);
 
 /// A client, and what it was built with.
 pub struct Session {
@@ -83,18 +85,22 @@ fn choice(settings: &KubernetesSettings, kubelet: Option<PathBuf>) -> impl FnOnc
     move || identity::choose(settings.as_deref(), Path::new(OWN_KUBECONFIG), kubelet.as_deref())
 }
 
-/// Sets or ends the trouble that the credential ends soon. One of a pod and of an exec plugin is renewed by itself.
-fn check_end(session: &Session, api: &ApiConnection) {
-    let (now, until) = (api.facts.borrow().server_time.map(|time| time.at(uptime())), session.subject.until);
-    match until.filter(|_| session.renew_at.is_none() && session.source != Source::InCluster) {
-        Some(until) if now >= session.subject.renewed_by() && now.is_some() => {
-            let message = format!(
-                "the credential of {} ends at {until}, and then nothing is published: renew it",
-                session.source
-            );
+/// Sets or ends the trouble that the credential ends soon. That of a kubelet, a pod and an exec plugin is renewed by itself.
+fn check_end(session: &Session, kubelet: Option<&Path>, api: &ApiConnection) {
+    let is_renewed = match &session.source {
+        Source::Kubeconfig(path) => session.renew_at.is_some() || kubelet == Some(path),
+        Source::InCluster => true,
+    };
+    let now = api.facts.borrow().server_time.map(|time| time.at(uptime()));
+    let until = session.subject.until.filter(|_| !is_renewed).zip(now);
+    match until.filter(|(until, now)| until.duration_since(*now) < RENEWED_BEFORE) {
+        Some((until, _)) => {
+            let source = &session.source;
+            let message =
+                format!("the credential of {source} ends at {until}, and then nothing is published: renew it");
             api.troubles.set(Trouble::CredentialExpiring, message);
         }
-        _ => api.troubles.clear(Trouble::CredentialExpiring),
+        None => api.troubles.clear(Trouble::CredentialExpiring),
     }
 }
 
@@ -110,9 +116,9 @@ pub async fn outdated(
             () = sleep(CHECK_EVERY) => {}
             () = changed(&mut kubelet) => {}
         }
-        check_end(session, api);
         let known = kubelet.borrow_and_update().clone();
         let (node_name, kubeconfig) = known.map(|known| (known.node_name, known.kubeconfig)).unzip();
+        check_end(session, kubeconfig.as_ref().and_then(Option::as_deref), api);
         if session.is_kubelets_name && node_name.is_some_and(|name| name != session.node_name) {
             return;
         }
@@ -200,19 +206,22 @@ mod tests {
             is_kubelets_name: false,
             source: Source::Kubeconfig("/etc/nodevigil/kubeconfig".into()),
             files: vec![],
-            subject: Subject { node: None, from: None, until: Some("2027-01-29T00:00:00Z".parse().unwrap()) },
+            subject: Subject { node: None, until: Some("2027-01-29T00:00:00Z".parse().unwrap()) },
             built_at: uptime(),
             renew_at: None,
         };
-        check_end(&session, &api);
+        let kubelets = Path::new("/etc/kubernetes/kubelet.conf");
+        check_end(&session, Some(kubelets), &api);
         let message = troubles.present()[&Trouble::CredentialExpiring].clone();
         assert!(message.contains("/etc/nodevigil/kubeconfig ends at 2027-01-29T00:00:00Z"), "{message}");
-        session.subject.until = Some("2027-02-28T00:00:00Z".parse().unwrap());
-        check_end(&session, &api);
+        check_end(&session, Some(Path::new("/etc/nodevigil/kubeconfig")), &api);
+        assert!(troubles.present().is_empty(), "the kubelet renews its own");
+        session.subject.until = Some("2027-01-30T00:00:01Z".parse().unwrap());
+        check_end(&session, Some(kubelets), &api);
         assert!(troubles.present().is_empty());
         session.subject.until = Some(server);
         session.renew_at = Some(uptime());
-        check_end(&session, &api);
+        check_end(&session, Some(kubelets), &api);
         assert!(troubles.present().is_empty(), "a plugin renews it");
     }
 
@@ -220,7 +229,7 @@ mod tests {
     fn a_credential_is_renewed_a_minute_before_it_expires_but_not_more_often_than_once_a_minute() {
         let server = "2026-11-26T06:17:00Z".parse().unwrap();
         let now = Now { uptime: Duration::from_secs(100), wall: server, server };
-        let renewed = |secs| renewal(server + jiff::SignedDuration::from_secs(secs), now).as_secs();
+        let renewed = |secs| renewal(server + SignedDuration::from_secs(secs), now).as_secs();
         assert_eq!([renewed(900), renewed(61), renewed(-5)], [940, 160, 160]);
     }
 }

@@ -176,6 +176,24 @@ pub fn the_node_is_that_of_the_credential_and_not_of_the_hostname(scene: &Scene)
     Ok(())
 }
 
+pub fn the_end_of_the_agents_credential_is_a_trouble_and_a_key_for_everyone_is_refused(scene: &Scene) -> Result<()> {
+    const KUBECONFIG: &str = "/etc/nodevigil/kubeconfig";
+    let node = scene.ready_with(|node| node)?;
+    let user = format!("nodevigil:{}", node.name());
+    let ending = scene.plane().kubeconfig_that_expires(&user, "nodevigil-agents", 6 * 24 * 3600)?;
+    node.sh(&format!("cat >{KUBECONFIG} <<'END'\n{ending}\nEND"))?;
+    node.start_agent()?;
+    node.wait_for_trouble("CredentialExpiring", &[KUBECONFIG])?;
+    let page = node.sh("curl -sS --fail http://127.0.0.1:20258/metrics")?;
+    ensure!(page.contains("\nnodevigil_credential_expiration_seconds "), "{page}");
+    let told = || Ok(node.events(scene.plane())?.into_iter().find(|(_, reason)| reason == "NodevigilDegraded"));
+    wait_until("the Event", WAIT, told)?;
+    node.sh(&format!("chmod 644 {KUBECONFIG}"))?;
+    node.wait_for_trouble("IdentityUnusable", &[KUBECONFIG, "mode 0644", "every user can read it"])?;
+    node.sh(&format!("rm {KUBECONFIG}"))?; // the kubelet's is used
+    node.wait_for_no_trouble()
+}
+
 /// First the API server knows the credential and allows nothing, then it does not know it.
 pub fn a_credential_that_is_refused_is_tried_once_a_minute_and_another_one_at_once(scene: &Scene) -> Result<()> {
     const KUBECONFIG: &str = "/etc/nodevigil/kubeconfig";

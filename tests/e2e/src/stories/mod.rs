@@ -100,6 +100,7 @@ pub const STORIES: &[Story] = &[
     full("api::wrong_clock", api::a_wrong_clock_moves_no_transition_time),
     gate("api::audit", api::an_audit_log_names_the_agent_and_its_node),
     full("api::foreign_overwrites", api::a_condition_that_another_manager_overwrites_is_left_to_it),
+    full("api::credential_end", api::the_end_of_the_agents_credential_is_a_trouble_and_a_key_for_everyone_is_refused),
     full("api::refused_credential", api::a_credential_that_is_refused_is_tried_once_a_minute_and_another_one_at_once),
     full("api::core_events", api::events_are_written_in_the_core_group_where_the_other_is_refused),
     full("api::node_name", api::the_node_is_that_of_the_credential_and_not_of_the_hostname),
