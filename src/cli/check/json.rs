@@ -156,6 +156,7 @@ fn kubelet(snapshot: &Snapshot) -> Value {
         Launcher::Direct => "direct",
         Launcher::K3s => "k3s",
         Launcher::Rke2 => "rke2",
+        Launcher::K0s => "k0s",
         Launcher::MicroK8s => "microk8s",
         Launcher::K8sSnap => "k8s-snap",
         Launcher::Script => "script",

@@ -5,6 +5,7 @@ mod files;
 mod flags;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use super::location::Location;
 
@@ -44,6 +45,17 @@ impl Settings {
     /// A setting.
     pub fn get(&self, path: &str) -> Option<&Effective> {
         self.0.get(path)
+    }
+
+    /// The same with the paths of flags as they are for a process that is started in this directory.
+    pub(super) fn in_directory(&self, directory: &Path) -> Self {
+        let mut settings = self.clone();
+        for flag in ["--kubeconfig", "--bootstrap-kubeconfig", "--cert-dir", "--root-dir"] {
+            if let (Some(path), Some(setting)) = (self.text(flag), settings.0.get_mut(flag)) {
+                setting.value = directory.join(path).to_string_lossy().into_owned().into();
+            }
+        }
+        settings
     }
 
     /// A setting that is text, and not empty.

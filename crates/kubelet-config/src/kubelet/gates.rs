@@ -3,8 +3,9 @@
 use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 
+use super::effective::Settings;
 use super::table::{minor, rows};
-use super::version::Minor;
+use super::version::{Minor, Version};
 
 const TEXT: &str = include_str!("gates.txt");
 
@@ -45,6 +46,49 @@ impl Gate {
 /// The gate of that name.
 pub fn find(name: &str) -> Option<&'static Gate> {
     GATES.binary_search_by(|gate| gate.name.cmp(name)).ok().map(|index| &GATES[index])
+}
+
+/// Gates on which it depends what the kubelet takes for a setting, and the release since which each is on by default; none
+/// where it is off in every release that is known. Read from `kube_features.go` of 1.36.3 and of 1.37.2.
+const ON_BY_DEFAULT: [(&str, Option<u16>); 14] = [
+    ("CPUManagerPolicyAlphaOptions", None),
+    ("CustomCPUCFSQuotaPeriod", Some(36)),
+    ("GracefulNodeShutdown", Some(21)),
+    ("GracefulNodeShutdownBasedOnPodPriority", Some(24)),
+    ("ImageMaximumGCAge", Some(30)),
+    ("KubeletCrashLoopBackOffMax", Some(35)),
+    ("KubeletEnsureSecretPulledImages", Some(35)),
+    ("LoggingAlphaOptions", None),
+    ("MemoryQoS", None),
+    ("NodeLogQuery", Some(36)),
+    ("NodeSwap", Some(30)),
+    ("RotateKubeletServerCertificate", Some(12)),
+    ("TopologyManagerPolicyOptions", Some(28)),
+    ("UserNamespacesSupport", Some(33)),
+];
+
+/// Whether a gate of the table is on; `None` where that is not known.
+pub fn is_on(name: &str, settings: &Settings, version: Option<&Version>) -> Option<bool> {
+    let set = settings.get("featureGates").map(|gates| &gates.value);
+    if let Some(value) = set.and_then(|gates| gates.get(name)?.as_bool()) {
+        return Some(value);
+    }
+    if set.is_some_and(|gates| ["AllAlpha", "AllBeta"].iter().any(|all| gates.get(all).is_some())) {
+        return None;
+    }
+    let (_, since) = ON_BY_DEFAULT.iter().find(|(gate, _)| *gate == name)?;
+    let is_old = |minor: u16| since.is_none_or(|since| minor < since);
+    match version {
+        Some(version) => Some(!is_old(version.minor.0)),
+        // The oldest release of the table decides where it is not known.
+        None => {
+            if is_old(RELEASES.start().0) {
+                None
+            } else {
+                Some(true)
+            }
+        }
+    }
 }
 
 #[cfg(test)]

@@ -12,6 +12,11 @@ impl Quantity {
         Self(amount as f64)
     }
 
+    /// The amount in units.
+    pub fn amount(self) -> f64 {
+        self.0
+    }
+
     /// The amount in whole units, for example bytes, rounded up; bounded by an `i64`.
     #[expect(clippy::cast_possible_truncation, reason = "the cast bounds it")]
     pub fn value(self) -> i64 {

@@ -1,5 +1,7 @@
 //! From a tree to a [`Snapshot`]: unit → arguments → flags → configuration → settings → machine.
 
+use std::path::Path;
+
 use super::layers::{self, KubeletCommand};
 use super::location::Location;
 use super::machine::{self, Known, Located, Packages};
@@ -69,10 +71,13 @@ pub fn resolve(tree: &dyn Tree, inputs: Inputs) -> Snapshot {
     let known = Known { packages: Packages::read(tree), runtime_version: inputs.overrides.runtime_version };
     let version =
         inputs.version.or_else(|| machine::kubelet_version(tree, &unit, &known.packages).map(|found| found.value));
-    let config = config::load_config(tree, &flags, version.as_ref());
+    let working = unit.settings.get(&("Service".to_owned(), "WorkingDirectory".to_owned()));
+    let working = working.map_or("", |setting| setting.value.trim_start_matches('-'));
+    let working = Path::new(if working.starts_with('/') { working } else { "/" });
+    let config = config::load_config_from(tree, &flags, version.as_ref(), working);
     let mut settings = effective::effective_settings(&flags, &config, version.as_ref());
     command.apply_settings(&mut settings, version.as_ref());
-    let mut machine = machine::survey(tree, &unit, &flags, &settings, &known);
+    let mut machine = machine::survey(tree, &unit, &flags, &settings.in_directory(working), &known);
     if let Some(hostname) = inputs.hostname {
         machine.hostname = Some(Located { value: hostname, at: Location::file("/etc/hostname") });
     }

@@ -43,7 +43,7 @@ fn chars(text: &str) -> u32 {
 
 /// Whether flags are items of k3s's and RKE2's lists, written without their dashes and perhaps with quotes.
 fn is_an_item(snapshot: &Snapshot) -> bool {
-    matches!(snapshot.command.launcher, Launcher::K3s | Launcher::Rke2)
+    matches!(snapshot.command.launcher, Launcher::K3s | Launcher::Rke2 | Launcher::K0s)
 }
 
 /// Where a part of the flag's value is, by its bytes in the value; the whole word where the columns are not sure or
@@ -100,7 +100,7 @@ pub(super) fn deletion(snapshot: &Snapshot, used: &FlagUse) -> Option<(Location,
     let on_line = |other: &&Arg| other.at().file == start.file && other.at().line == start.line && !is_inside(other);
     let mut neighbours = snapshot.command.args.iter().filter(on_line);
     match snapshot.command.launcher {
-        Launcher::MicroK8s | Launcher::K8sSnap | Launcher::K3s | Launcher::Rke2 => {
+        Launcher::MicroK8s | Launcher::K8sSnap | Launcher::K3s | Launcher::Rke2 | Launcher::K0s => {
             let has_own_line =
                 start.line > 0 && Some(&start.file) != snapshot.unit.exec.as_ref().map(|exec| &exec.at.file);
             return (has_own_line && neighbours.next().is_none()).then(|| (start.clone(), Change::Lines(Vec::new())));

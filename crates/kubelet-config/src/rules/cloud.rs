@@ -20,10 +20,8 @@ fn external(snapshot: &Snapshot) -> Option<&FlagUse> {
     (used.value == "external").then_some(used)
 }
 
-/// Clouds inside the kubelet, by the last release that has them; read from `pkg/cloudprovider/providers` of 1.24 to
-/// 1.30. The gate `DisableCloudProviders` refuses them since 1.29 unless it is off.
-const IN_TREE: [(&str, Minor); 5] =
-    [("openstack", Minor(25)), ("aws", Minor(26)), ("azure", Minor(29)), ("vsphere", Minor(29)), ("gce", Minor(30))];
+/// Clouds that kubelets up to 1.30 had inside; none that is supported has one.
+const IN_TREE: [&str; 5] = ["openstack", "aws", "azure", "vsphere", "gce"];
 
 pub(super) fn provider_invalid(snapshot: &Snapshot, report: &mut Report) {
     let Some(used) = snapshot.flags.last("cloud-provider") else { return };
@@ -31,26 +29,16 @@ pub(super) fn provider_invalid(snapshot: &Snapshot, report: &mut Report) {
     if matches!(name, "" | "external") || at::is_built_in(snapshot, used.word) {
         return;
     }
-    let version = snapshot.version.as_ref();
-    let in_tree =
-        IN_TREE.iter().any(|(cloud, last)| *cloud == name && version.is_some_and(|version| version.minor <= *last));
-    let mut gates = snapshot.flags.all("feature-gates");
-    let gate_is_off = gates.any(|gates| gates.value.contains("DisableCloudProviders=false"));
-    let (severity, consequence) = match version {
-        Some(version) if in_tree && (version.minor <= Minor(28) || gate_is_off) => return,
-        Some(version) if version.minor <= Minor(33) => {
-            (Severity::Fatal, format!("Kubelet {version} cannot use a cloud provider of this name and exits"))
-        }
-        _ => (
-            Severity::Error,
-            "Since 1.34 any value but 'external' has no effect: the Node gets no uninitialized taint, and no cloud \
-             controller gives it a providerID"
-                .to_owned(),
-        ),
-    };
+    let is_old = snapshot.version.as_ref().is_some_and(|version| version.minor <= Minor(30));
+    if is_old && IN_TREE.contains(&name) {
+        return;
+    }
     let place = at::value_part(snapshot, used, 0, name.len());
-    let message = format!("--cloud-provider is '{}'. {consequence}", shortened(name));
-    let finding = Finding::new("CL002", severity, place.clone(), message);
+    let message = format!(
+        "--cloud-provider is '{}', and the kubelet exits: it has no cloud provider inside, and takes 'external' alone",
+        shortened(name)
+    );
+    let finding = Finding::new("CL002", Severity::Fatal, place.clone(), message);
     let is_declared_none = snapshot.intent.cloud_provider.as_deref() == Some("none");
     report.add(if is_declared_none {
         finding.fix(format!("remove --cloud-provider at {place}: [intent] declares that there is no cloud provider"))

@@ -3,6 +3,8 @@
 pub(super) mod dir;
 pub(super) mod edits;
 pub(super) mod limits;
+mod pairs;
+mod values;
 
 use super::settings::{self, restart};
 use super::{Finding, Report, Severity, at};
@@ -66,8 +68,40 @@ fn add_kind(snapshot: &Snapshot, finding: Finding, file: &ConfigFile) -> Finding
 
 pub(super) fn unknown_field(snapshot: &Snapshot, report: &mut Report) {
     for field in snapshot.config.unknown.iter().filter(|field| field.since.is_none()) {
-        report.add(if field.duplicate { twice(snapshot, field) } else { unknown(snapshot, field) });
+        report.add(match (&field.below, field.meant) {
+            _ if field.duplicate => twice(snapshot, field),
+            (Some(above), _) => not_indented(snapshot, field, above),
+            (None, Some(flag)) if flag.starts_with("--") => only_a_flag(snapshot, field, flag),
+            _ => unknown(snapshot, field),
+        });
     }
+    for file in &snapshot.config.files {
+        let Some(at) = &file.second_document else { continue };
+        let message = "a second YAML document begins here. The kubelet reads the first one alone, and logs nothing";
+        let fix = format!("delete the line `---` at {at}, or what follows it, then {}", restart(snapshot, at));
+        report.add(Finding::new("CF002", Severity::Warning, at.clone(), message).fix(fix));
+    }
+}
+
+fn not_indented(snapshot: &Snapshot, field: &UnknownField, above: &Location) -> Finding {
+    let (path, at) = (&field.path, &field.at);
+    let message = format!(
+        "{path} is not indented, so that it is no part of the field above it at {above}. {}",
+        ignores(snapshot, at)
+    );
+    let fix = format!("indent the line {at}, so that it belongs to {above}, then {}", restart(snapshot, at));
+    Finding::new("CF002", Severity::Warning, at.clone(), message).fix(fix)
+}
+
+fn only_a_flag(snapshot: &Snapshot, field: &UnknownField, flag: &str) -> Finding {
+    let (path, at) = (&field.path, &field.at);
+    let message = format!("the kubelet has no field {path}: there is only the flag {flag}. {}", ignores(snapshot, at));
+    let command = settings::command(snapshot);
+    let fix = format!(
+        "delete {path} at {at} and give the kubelet {flag}=VALUE in its command ({command}), then {}",
+        restart(snapshot, at)
+    );
+    Finding::new("CF002", Severity::Warning, at.clone(), message).fix(fix)
 }
 
 fn twice(snapshot: &Snapshot, field: &UnknownField) -> Finding {

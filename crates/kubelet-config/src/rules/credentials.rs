@@ -1,10 +1,13 @@
 //! AU: what the kubelet shows to the API server, and whom it lets use its own API.
 
+use super::lost::reload;
 use super::{Finding, Report, Severity, settings};
+use crate::kubelet::flag_text::flags_in;
 use crate::kubelet::layers::Launcher;
 use crate::kubelet::location::Location;
 use crate::kubelet::machine::{Certificate, ClientCredential, FileState, Kubeconfig};
 use crate::kubelet::snapshot::{Lifecycle, Snapshot};
+use crate::kubelet::systemd::{EventKind, LoadState};
 
 pub(super) mod access;
 pub(super) mod dates;
@@ -76,6 +79,32 @@ pub(super) fn no_credentials(snapshot: &Snapshot, report: &mut Report) {
         }
     }
     report.add(finding);
+}
+
+/// AU011.
+pub(super) fn standalone(snapshot: &Snapshot, report: &mut Report) {
+    let kubeconfig = |text: &str| flags_in(text).iter().any(|flag| flag.name == "kubeconfig");
+    let is_known = snapshot.unit.load == LoadState::Loaded && !snapshot.command.args.is_empty();
+    if !is_known || snapshot.settings.text("--kubeconfig").is_some() || settings::are_managed(snapshot) {
+        return;
+    }
+    let lost = snapshot.unit.events.iter().find_map(|event| match &event.kind {
+        EventKind::DropInMasked { by, .. } | EventKind::DropInShadowed { by } if kubeconfig(&event.text) => {
+            Some((event, Location::file(by)))
+        }
+        _ => None,
+    });
+    let message =
+        "the kubelet runs without --kubeconfig: it is standalone, talks to no API server and registers no Node";
+    let command = settings::command(snapshot);
+    let Some((event, by)) = lost else {
+        let fix = format!("add --kubeconfig=FILE to the command at {command}, then {}", reload(snapshot));
+        report.add(Finding::new("AU011", Severity::Warning, command, message).fix(fix));
+        return;
+    };
+    let fix = format!("delete {by}, so that systemd reads {} again, then {}", event.at, reload(snapshot));
+    let why = format!("{message}. {by} is in the place of {}, which has the flag", event.at);
+    report.add(Finding::new("AU011", Severity::Error, by, why).fix(fix).step(event.at.clone(), "has --kubeconfig"));
 }
 
 fn is_missing(kubeconfig: &FileState<Kubeconfig>) -> bool {

@@ -2,7 +2,9 @@
 
 use super::lost::{Arrived, reload};
 use super::{Finding, Report, Severity};
+use crate::edit::NOT_THE_OPERATORS;
 use crate::kubelet::flag_text::flags_in;
+use crate::kubelet::location::Location;
 use crate::kubelet::snapshot::Snapshot;
 use crate::kubelet::systemd::{Event, EventKind, NotADropIn};
 
@@ -43,6 +45,11 @@ fn not_read(snapshot: &Snapshot, arrived: &Arrived<'_>, event: &Event, reason: N
         ))
 }
 
+/// Whether a package brought the file: an update would bring it again.
+fn is_packaged(at: &Location) -> bool {
+    NOT_THE_OPERATORS.iter().any(|directory| at.file.starts_with(directory))
+}
+
 pub(super) fn hidden(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
     for event in &snapshot.unit.events {
@@ -59,11 +66,22 @@ pub(super) fn hidden(snapshot: &Snapshot, report: &mut Report) {
             _ => continue,
         };
         let absent = flags_in(&event.text).iter().any(|flag| !arrived.has_name(flag));
-        let severity = if absent || arrived.lacks_one_of(&event.text) { Severity::Warning } else { Severity::Info };
+        if !absent && !arrived.lacks_one_of(&event.text) {
+            continue; // Nothing is lost.
+        }
         let (after, file) = (reload(snapshot), &event.at.file);
-        let fix = format!("if both are needed, give one of them another name, then {after}. Otherwise delete {file}");
-        let finding = Finding::new("SD010", severity, event.at.clone(), message).lost(arrived.lost(&event.text));
-        report.add(finding.fix(fix).step(super::Location::file(by), "systemd reads this file"));
+        let fix = match &event.kind {
+            EventKind::DropInMasked { .. } => {
+                format!("if its settings are needed, delete {}, then {after}", by.display())
+            }
+            _ if is_packaged(&event.at) => {
+                format!("if both are needed, give {} another name, then {after}", by.display())
+            }
+            _ => format!("if both are needed, give one of them another name, then {after}. Otherwise delete {file}"),
+        };
+        let finding =
+            Finding::new("SD010", Severity::Warning, event.at.clone(), message).lost(arrived.lost(&event.text));
+        report.add(finding.fix(fix).step(Location::file(by), "systemd reads this file"));
     }
 }
 

@@ -94,9 +94,6 @@ fn encoding_of(snapshot: &Snapshot, arrived: &Arrived<'_>, used: &BTreeSet<Strin
             if holds_flags(&event.text) { Severity::Error } else { Severity::Warning },
             format!("systemd stops reading the file here, because {reason}. It ignores the rest"),
         ),
-        EventKind::Encoding { what } => {
-            (Severity::Warning, format!("the file has {what}: systemd can read it, other programs may not"))
-        }
         _ => return None,
     };
     let in_file = snapshot.unit.env_files.iter().any(|file| file.path.to_str() == Some(&*event.at.file));

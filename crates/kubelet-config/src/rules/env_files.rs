@@ -1,5 +1,7 @@
 //! Environment files: not read, missing, skipped, or not read as they look.
 
+use std::path::Path;
+
 use super::lost::{Arrived, MAX_FINDINGS, holds_flags, quoted, reload, restart};
 use super::references::own_arguments;
 use super::remedy::{add_flags, env_file_line, is_one_line, meant_assignment, usual_file};
@@ -7,12 +9,14 @@ use super::{Finding, Report, Severity};
 use crate::edit::Change;
 use crate::kubelet::location::Location;
 use crate::kubelet::snapshot::{Snapshot, UnreadFile};
-use crate::kubelet::systemd::{Assignment, EnvFileState, Event, EventKind};
+use crate::kubelet::systemd::{Assignment, EnvFile, EnvFileState, Event, EventKind};
 use crate::kubelet::unread;
 
 pub(super) fn not_read(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
-    let named: Vec<&str> = snapshot.unit.events.iter().filter_map(unread::meant_file).collect();
+    let together = snapshot.unit.env_files.iter().filter_map(|file| two_paths(&file.path)).flatten();
+    let together = together.map(|path| path.trim_start_matches('-'));
+    let named: Vec<&str> = snapshot.unit.events.iter().filter_map(unread::meant_file).chain(together).collect();
     for file in snapshot.unread_files.iter().filter(|file| !named.contains(&&*file.at.file)) {
         let is_meant = |one: &&Assignment| {
             holds_flags(&one.value) || one.name.starts_with("KUBELET_") && !one.value.trim().is_empty()
@@ -42,7 +46,9 @@ fn unread(
     };
     let lost = arrived.lost(&text);
     let message = format!("this file sets {}, but nothing reads it: {instead}", first.name);
-    let severity = arrived.error_if_expected(&text, Severity::Warning);
+    // Whoever writes all flags into ExecStart= has chosen to do without such files.
+    let is_chosen = snapshot.unit.exec.as_ref().is_some_and(|exec| exec.references().is_empty()) && read.is_none();
+    let severity = arrived.error_if_expected(&text, if is_chosen { Severity::Info } else { Severity::Warning });
     let others = telling.iter().filter(|other| other.at != first.at && holds_flags(&other.value));
     let finding = Finding::new("SD003", severity, first.at.clone(), message)
         .lost(lost.clone())
@@ -91,6 +97,16 @@ pub(super) fn line_ignored(snapshot: &Snapshot, report: &mut Report) {
         let finding = Finding::new("SD004", severity, event.at.clone(), message).lost(lost.clone());
         report.add(assigned(snapshot, finding, event, &lost));
     }
+    let continued = snapshot.unit.events.iter().filter(|event| event.kind == EventKind::EnvCommentContinued);
+    for event in continued.filter(|event| holds_flags(&event.text)).take(MAX_FINDINGS) {
+        let severity = arrived.error_if_expected(&event.text, Severity::Warning);
+        let message =
+            "the comment above ends in a backslash: systemd before 254 takes this line as a part of the comment";
+        let fix =
+            format!("delete the backslash at the end of the comment above {}, then {}", event.at, restart(snapshot));
+        let finding = Finding::new("SD004", severity, event.at.clone(), message).lost(arrived.lost(&event.text));
+        report.add(finding.fix(fix));
+    }
 }
 
 /// With the line as an assignment: without `export`, or its flags in a variable that is used.
@@ -112,7 +128,8 @@ fn assigned(snapshot: &Snapshot, finding: Finding, event: &Event, lost: &[String
 pub(super) fn required_missing(snapshot: &Snapshot, report: &mut Report) {
     let (unit, after) = (&snapshot.unit.name, reload(snapshot));
     let files = snapshot.unit.env_files.iter();
-    for file in files.filter(|file| !file.optional && file.state == EnvFileState::Missing) {
+    let is_missing = |file: &&EnvFile| file.state == EnvFileState::Missing && two_paths(&file.path).is_none();
+    for file in files.filter(|file| !file.optional).filter(is_missing) {
         let (path, declared) = (file.path.display(), &file.declared);
         let message = format!("systemd cannot start {unit}: {path} does not exist, and `EnvironmentFile=` requires it");
         let fix = format!("create {path}, or write `EnvironmentFile=-{path}` at {declared}, then {after}");
@@ -120,7 +137,40 @@ pub(super) fn required_missing(snapshot: &Snapshot, report: &mut Report) {
     }
 }
 
+/// The paths of a line that was meant to name several: systemd takes all of it as one.
+pub(super) fn two_paths(path: &Path) -> Option<Vec<&str>> {
+    let paths: Vec<&str> = path.to_str()?.split_whitespace().collect();
+    let are_paths = paths.iter().skip(1).all(|path| path.trim_start_matches('-').starts_with('/'));
+    (paths.len() > 1 && are_paths).then_some(paths)
+}
+
+fn two_on_one_line(snapshot: &Snapshot, file: &EnvFile) -> Option<Finding> {
+    let paths = two_paths(&file.path).filter(|_| file.state == EnvFileState::Missing)?;
+    let at = &file.declared;
+    let severity = if file.optional { Severity::Error } else { Severity::Fatal };
+    let message = format!(
+        "the `EnvironmentFile=` at {at} names {} files, and systemd takes them for one path with a blank in it: it reads none",
+        paths.len()
+    );
+    let arrived = Arrived::of(snapshot);
+    let is_meant = |file: &&UnreadFile| paths.iter().any(|path| path.trim_start_matches('-') == &*file.at.file);
+    let unread = snapshot.unread_files.iter().filter(is_meant).flat_map(|file| &file.assignments);
+    let lost: Vec<String> = unread.flat_map(|one| arrived.lost(&one.value)).collect();
+    let dash = if file.optional { "-" } else { "" };
+    let lines = paths.iter().map(|path| match path.strip_prefix('-') {
+        Some(path) => format!("EnvironmentFile=-{path}"),
+        None => format!("EnvironmentFile={dash}{path}"),
+    });
+    let lines: Vec<String> = lines.collect();
+    let fix =
+        format!("write `{}` at {at}, each on a line of its own, then {}", lines.join("` and `"), reload(snapshot));
+    // Without the line: what it holds looks like one path to the reader, too.
+    let finding = Finding::new("SD013", severity, Location::file(&*at.file), message).lost(lost);
+    Some(finding.fix(fix).edit(at, Change::Lines(lines)))
+}
+
 pub(super) fn dropped(snapshot: &Snapshot, report: &mut Report) {
+    report.findings.extend(snapshot.unit.env_files.iter().filter_map(|file| two_on_one_line(snapshot, file)));
     for file in &snapshot.unit.env_files {
         let EnvFileState::Skipped { reason } = &file.state else { continue };
         let path = file.path.display();

@@ -9,7 +9,7 @@ use crate::edit::Change;
 use crate::kubelet::flag_text::{flags_in, place_of};
 use crate::kubelet::location::Location;
 use crate::kubelet::snapshot::Snapshot;
-use crate::kubelet::systemd::{Assignment, EventKind, Source, Variable};
+use crate::kubelet::systemd::{Assignment, Event, EventKind, Exec, Source, Variable};
 
 /// How many overridden assignments are named: the last ones.
 const MAX_OVERRIDDEN: usize = 20;
@@ -169,6 +169,9 @@ pub(super) fn environment_order(snapshot: &Snapshot, report: &mut Report) {
         }
     }
     for event in &snapshot.unit.events {
+        if let EventKind::Unset { name, by } = &event.kind {
+            report.findings.extend(unset(snapshot, &arrived, event, name, by));
+        }
         let EventKind::Reset { key, by } = &event.kind else { continue };
         let lost = arrived.lost(&event.text);
         if key != "Environment" || lost.is_empty() {
@@ -182,6 +185,19 @@ pub(super) fn environment_order(snapshot: &Snapshot, report: &mut Report) {
         let finding = Finding::new("SD024", Severity::Warning, event.at.clone(), message).lost(lost).fix(fix);
         report.add(finding.step(by.clone(), "clears every `Environment=` before it"));
     }
+}
+
+/// A variable with flags that `UnsetEnvironment=` takes out.
+fn unset(snapshot: &Snapshot, arrived: &Arrived<'_>, event: &Event, name: &str, by: &Location) -> Option<Finding> {
+    let lost = arrived.lost(&event.text);
+    let is_used = snapshot.unit.exec.iter().flat_map(Exec::references).any(|(used, ..)| used == name);
+    (is_used && !lost.is_empty()).then_some(())?;
+    let message =
+        format!("`UnsetEnvironment=` takes {name} out of the environment, and `ExecStart=` gets nothing for ${name}");
+    let severity = arrived.error_if_expected(&event.text, Severity::Warning);
+    let finding = Finding::new("SD024", severity, by.clone(), message).lost(lost);
+    let fix = format!("if the kubelet needs these flags, delete {name} at {by}, then {}", reload(snapshot));
+    Some(finding.fix(fix).step(event.at.clone(), format!("sets {name}")))
 }
 
 fn set_again(

@@ -18,6 +18,9 @@ use crate::kubelet::version::{Minor, Version};
 /// The releases whose flags are in the table.
 const RELEASES: std::ops::RangeInclusive<Minor> = Minor(24)..=Minor(37);
 
+/// The oldest release that is supported beside the newest of the table.
+const OLDEST_SUPPORTED: Minor = Minor(34);
+
 /// Whether the table has every flag of that build: a distribution may add its own.
 fn is_in_the_table(version: &Version) -> bool {
     RELEASES.contains(&version.minor) && version.suffix.is_empty()
@@ -127,8 +130,19 @@ fn with_removal(snapshot: &Snapshot) -> impl Iterator<Item = (&FlagUse, &'static
 
 pub(super) fn removed(snapshot: &Snapshot, report: &mut Report) {
     let Some(version) = &snapshot.version else {
-        if with_removal(snapshot).next().is_some() {
-            report.not_checked("FL002", "the kubelet's version");
+        for (used, spec, removed) in with_removal(snapshot).take(MAX_FINDINGS) {
+            if removed > OLDEST_SUPPORTED {
+                report.not_checked("FL002", "the kubelet's version");
+                continue;
+            }
+            let at = at::flag(snapshot, used);
+            let message = format!(
+                "{} was removed in {removed}: every kubelet that is supported {}. The version of this one is not known",
+                used.written,
+                exits(used)
+            );
+            let severity = if removed <= *RELEASES.start() { Severity::Fatal } else { Severity::Error };
+            report.add(Finding::new("FL002", severity, at.clone(), message).fix(delete(used, spec, &at)));
         }
         return;
     };
@@ -158,7 +172,8 @@ fn delete(used: &FlagUse, spec: &FlagSpec, at: &Location) -> String {
 
 pub(super) fn removed_soon(snapshot: &Snapshot, report: &mut Report) {
     let version = snapshot.version.as_ref();
-    let going = with_removal(snapshot).filter(|(_, _, removed)| version.is_none_or(|version| version.minor < *removed));
+    let is_going = |removed: Minor| version.map_or(removed > OLDEST_SUPPORTED, |version| version.minor < removed);
+    let going = with_removal(snapshot).filter(|(_, _, removed)| is_going(*removed));
     for (used, spec, removed) in going.take(MAX_FINDINGS) {
         let at = at::flag(snapshot, used);
         let flag = &used.written;

@@ -20,7 +20,8 @@ pub(super) fn swap_on(snapshot: &Snapshot, report: &mut Report) {
     let devices = format!("{}, {} MiB{more}", swap.value.device, swap.value.size_bytes >> 20);
     let fix = format!(
         "run `swapoff -a`, and mask the unit (`systemctl list-units --type=swap`) or remove the line of /etc/fstab that \
-         turns swap on at boot. Or set failSwapOn: false and memorySwap.swapBehavior in the kubelet's configuration{}",
+         turns swap on at boot. Or set failSwapOn: false, and memorySwap.swapBehavior to NoSwap, or to LimitedSwap with cgroup \
+         v2, in the kubelet's configuration{}",
         match snapshot.version.as_ref().map(|version| version.minor.0) {
             Some(34..) => " (NodeSwap is GA since 1.34)",
             Some(..28) => " (swap is not supported before 1.28)",

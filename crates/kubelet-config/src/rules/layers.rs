@@ -15,8 +15,11 @@ use crate::kubelet::snapshot::Snapshot;
 
 /// With the fix, and the edit, that gives the kubelet of k3s or RKE2 this argument (`max-pods=50`).
 pub(super) fn with_argument(finding: Finding, snapshot: &Snapshot, argument: &str) -> Finding {
-    let program = snapshot.command.launcher.rancher_name().unwrap_or_default();
     let unit = &snapshot.unit.name;
+    let Some(program) = snapshot.command.launcher.rancher_name() else {
+        return finding
+            .fix(format!("add --{argument} to --kubelet-extra-args of {unit}, then `systemctl restart {unit}`"));
+    };
     let item = Value::from(argument);
     let Some(new) = &snapshot.command.new_argument else {
         let file = format!("/etc/rancher/{}/config.yaml", program.to_lowercase());
@@ -61,8 +64,13 @@ pub(super) fn wrapper_unresolvable(snapshot: &Snapshot, report: &mut Report) {
         };
         report.add(Finding::new("SD023", Severity::Info, unknown.at.clone(), message).fix(fix));
     }
-    for (at, reason) in &snapshot.command.unreadable {
-        if unknown.is_none_or(|unknown| unknown.at != *at) {
+    for (at, reason, is_fatal) in &snapshot.command.unreadable {
+        if *is_fatal {
+            let program = snapshot.command.launcher.rancher_name().unwrap_or_default();
+            let message = format!("{program} cannot read its configuration and exits: {reason}");
+            let fix = format!("correct {at}, then `systemctl restart {unit}`");
+            report.add(Finding::new("SD023", Severity::Fatal, at.clone(), message).fix(fix));
+        } else if unknown.is_none_or(|unknown| unknown.at != *at) {
             let message = format!("cannot read {at}: {reason}. Its settings were not checked");
             let fix = format!("fix or remove {}", at.file);
             report.add(Finding::new("SD023", Severity::Info, at.clone(), message).fix(fix));
@@ -77,13 +85,16 @@ pub(super) fn list_replaced(snapshot: &Snapshot, report: &mut Report) {
 }
 
 fn replaced(list: &ReplacedList, launcher: Launcher) -> Finding {
-    let severity = if list.key == "kubelet-arg" { Severity::Error } else { Severity::Warning };
+    let severity = if list.key.starts_with("kubelet-") { Severity::Error } else { Severity::Warning };
     let program = launcher.rancher_name().unwrap_or_default();
     let (key, at) = (&list.key, &list.at);
     let (message, fix) = if list.by_command_line {
         (
-            format!("--{key} on the command line replaces the list {key} of {at}: {program} does not join them"),
-            format!("move the --{key} of the command line into {}", at.file),
+            format!("--{key} is given more than once, and k0s takes the last one: that of {at} does not count"),
+            format!(
+                "write all flags into one `\"--{key}=--first=1 --second=2\"` at {}, then restart the service",
+                list.by
+            ),
         )
     } else {
         (
@@ -95,7 +106,7 @@ fn replaced(list: &ReplacedList, launcher: Launcher) -> Finding {
     if !list.by_command_line {
         finding = rename(finding, &list.by, key, &format!("{key}+"));
     }
-    let dashes = if list.key == "kubelet-arg" { "--" } else { "" };
+    let dashes = if list.key.starts_with("kubelet-") { "--" } else { "" };
     let lost = list.lost.iter().map(|(item, at)| (format!("{dashes}{}", item.trim_start_matches('-')), at));
     with_lost(finding, &lost.collect::<Vec<_>>())
 }

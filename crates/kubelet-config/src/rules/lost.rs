@@ -114,6 +114,11 @@ pub(super) fn dropped_names(unit: &Unit) -> BTreeSet<String> {
     dropped
 }
 
+/// Whether a command has variables that systemd does not expand, for the colon in front of it.
+pub(super) fn is_not_expanded(exec: &Exec) -> bool {
+    !exec.expands && exec.words.iter().any(|word| word.text.starts_with('$') && word.text.len() > 1)
+}
+
 /// The unit's name as one types it.
 pub(super) fn unit_name(snapshot: &Snapshot) -> &str {
     let name = &snapshot.unit.name;

@@ -5,6 +5,7 @@
 pub mod allow;
 
 mod at;
+mod beside;
 mod cloud;
 mod cloud_provider;
 mod config;
@@ -275,6 +276,7 @@ const CHECKS: &[(&str, Needs, Check)] = &[
     ("CF005", None, config::bad_kind),
     ("CF007", Some(&[]), config::limits::invalid),
     ("CF008", None, config::too_new),
+    ("CF009", None, beside::file_missing),
     ("CL001", None, cloud_provider::cloud_provider_missing),
     ("CL002", None, cloud::provider_invalid),
     ("CL004", None, cloud::api::registered_before),
@@ -285,6 +287,8 @@ const CHECKS: &[(&str, Needs, Check)] = &[
     ("CL009", None, cloud::label_forbidden),
     ("CP001", None, cloud::api::version_skew),
     ("CP005", None, cloud::api::taint_stuck),
+    ("CP006", None, beside::static_pods),
+    ("CP007", None, beside::inhibit_delay),
     ("RT001", Some(&[]), runtime::socket_missing),
     ("RT002", None, runtime::plugin_disabled),
     ("RT003", Some(&["cgroupDriver"]), runtime::driver_mismatch),
@@ -301,7 +305,9 @@ const CHECKS: &[(&str, Needs, Check)] = &[
     ("KN004", Some(&[]), kernel::protect_kernel_defaults),
     ("NW001", None, network::cni_missing),
     ("NW003", Some(&["resolvConf"]), network::resolv_loop),
+    ("NW004", Some(&["clusterDNS"]), beside::cluster_dns),
     ("AU001", Some(&[]), credentials::no_credentials),
+    ("AU011", Some(&[]), credentials::standalone),
     ("AU002", None, credentials::dates::client_certificate),
     ("AU003", Some(&["rotateCertificates"]), credentials::dates::rotation_off),
     ("AU007", Some(&["authentication.anonymous.enabled"]), credentials::access::anonymous),

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use super::lost::{Arrived, MAX_FINDINGS, dropped_names, holds_flags, quoted, reload, restart, used_names, whole};
+use super::lost::{
+    Arrived, MAX_FINDINGS, dropped_names, holds_flags, is_not_expanded, quoted, reload, restart, used_names, whole,
+};
 use super::remedy::{EnvironmentLines, Remedy, add_flags, add_word, environment_word, has_specifiers, is_one_line};
 use super::{Finding, Report, Severity};
 use crate::edit::Change;
@@ -15,6 +17,9 @@ use crate::kubelet::systemd::{Arg, Assignment, Exec, Source, Variable};
 
 pub(super) fn not_referenced(snapshot: &Snapshot, report: &mut Report) {
     let Some(exec) = &snapshot.unit.exec else { return };
+    if is_not_expanded(exec) {
+        return; // SD016 tells why no variable is used.
+    }
     if snapshot.command.launcher == Launcher::Script {
         report.not_checked("SD002", "what the script in ExecStart= does with its environment");
         return;
@@ -30,6 +35,7 @@ pub(super) fn not_referenced(snapshot: &Snapshot, report: &mut Report) {
         let is_used = used.contains(name.as_str()) || elsewhere.contains(name.as_str());
         from_a_file && !is_used && !dropped.contains(*name)
     };
+    report.findings.extend(kubeadms_variable(snapshot, exec));
     let most = (MAX_COMPARISONS / references.len().max(1)).min(MAX_FINDINGS);
     for (name, variable) in snapshot.unit.variables.iter().filter(is_idle).take(most) {
         let near = references
@@ -48,6 +54,23 @@ pub(super) fn not_referenced(snapshot: &Snapshot, report: &mut Report) {
         let deletion = lines.deletion(&variable.effective);
         report.add(used_by_nothing(snapshot, &arrived, variable, severity, near, deletion));
     }
+}
+
+/// kubeadm's variable that is set nowhere, because its file sets another one.
+fn kubeadms_variable(snapshot: &Snapshot, exec: &Exec) -> Option<Finding> {
+    const NAME: &str = "KUBELET_KUBEADM_ARGS";
+    let (_, used_at, _) = exec.references().into_iter().find(|(name, ..)| name == NAME)?;
+    let file = snapshot.unit.env_files.iter().find(|file| file.path.ends_with("kubeadm-flags.env"))?;
+    let other = file.assignments.iter().find(|one| holds_flags(&one.value))?;
+    let is_set = snapshot.unit.variables.contains_key(NAME) || file.assignments.iter().any(|one| one.name == NAME);
+    (!is_set).then_some(())?;
+    let message = format!(
+        "{NAME}, which `ExecStart=` uses, is set nowhere: this file, to which kubeadm writes it, sets {} instead",
+        other.name
+    );
+    let finding =
+        Finding::new("SD002", Severity::Warning, other.at.clone(), message).step(used_at, format!("uses ${NAME}"));
+    Some(renamed(snapshot, other, NAME).of(finding))
 }
 
 /// How many pairs of names are compared: far more than any unit has, and a bound for a hostile one.
@@ -129,6 +152,9 @@ pub(super) fn own_arguments(snapshot: &Snapshot) -> Option<(&'static str, String
         let file = format!("/etc/rancher/{}/config.yaml", name.to_lowercase());
         return Some((name, format!("the list `kubelet-arg` of {file}")));
     }
+    if launcher == Launcher::K0s {
+        return Some(("k0s", "--kubelet-extra-args of its command".to_owned()));
+    }
     let is_snap = matches!(launcher, Launcher::MicroK8s | Launcher::K8sSnap);
     is_snap.then(|| ("the snap", "the snap's file args/kubelet".to_owned()))
 }
@@ -165,6 +191,9 @@ pub(super) fn braces_one_word(snapshot: &Snapshot, report: &mut Report) {
         return; // Who knows whether the script splits it.
     }
     let in_braces: Vec<_> = exec.references().into_iter().filter(|(_, _, braces)| *braces).collect();
+    for word in exec.words.iter().filter(|_| exec.expands) {
+        report.findings.extend(shell_default(snapshot, &word.text, &word.at));
+    }
     for (name, at, _) in in_braces.iter().take(MAX_BRACES) {
         let Some(declared) = exec.words.iter().find(|word| word.at == *at) else { continue };
         let alone = declared.text == format!("${{{name}}}");
@@ -182,6 +211,27 @@ pub(super) fn braces_one_word(snapshot: &Snapshot, report: &mut Report) {
             report.add(one_word(snapshot, name, at, word, value, alone));
         }
     }
+}
+
+/// `${NAME:-default}`, as a shell would expand it.
+fn shell_default(snapshot: &Snapshot, word: &str, at: &Location) -> Option<Finding> {
+    let (start, _) = word.match_indices("${").next()?;
+    let (inner, _) = word.get(start + 2..)?.split_once('}')?;
+    let (name, default) = inner.split_once(':')?;
+    let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    (is_name && default.starts_with(['-', '=', '+', '?'])).then_some(())?;
+    let written = format!("${{{inner}}}");
+    let message = format!(
+        "the kubelet gets '{}' as it is: systemd knows ${{{name}}}, but no default as a shell has it, and replaces nothing here",
+        quoted(&written)
+    );
+    let right = word.replace(&written, &format!("${{{name}}}"));
+    let is_empty = default.len() == 1;
+    let unset = if is_empty { " (it is empty if the variable is not set)" } else { "" };
+    let fix = format!("write `{}`{unset} at {at}, then {}", quoted(&right), reload(snapshot));
+    let is_plain = usize::try_from(at.width).is_ok_and(|width| width == word.chars().count()) && is_empty;
+    let edit = is_plain.then(|| (at.clone(), Change::Text(right)));
+    Some(Finding::new("SD006", Severity::Error, at.clone(), message).fix(fix).edits(edit))
 }
 
 /// Whether the word is the value of the flag before it, be it empty: pflag takes whatever follows.

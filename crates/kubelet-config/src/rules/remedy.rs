@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use super::env_files::two_paths;
 use super::lost::{quoted, reload, restart};
 use super::{Finding, layers, settings};
 use crate::edit::{Change, NOT_THE_OPERATORS};
@@ -98,7 +99,7 @@ pub(super) fn environment_word(name: &str, value: &str) -> String {
 /// The file that the unit reads for the operator's flags.
 pub(super) fn usual_file(snapshot: &Snapshot) -> Option<&EnvFile> {
     let mut files = snapshot.unit.env_files.iter().rev();
-    files.find(|file| !file.path.ends_with("kubeadm-flags.env"))
+    files.find(|file| !file.path.ends_with("kubeadm-flags.env") && two_paths(&file.path).is_none())
 }
 
 /// Whether an assignment is on one line, as far as its value tells.

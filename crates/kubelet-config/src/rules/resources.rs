@@ -89,6 +89,11 @@ pub(super) fn eviction_zeroed(snapshot: &Snapshot, report: &mut Report) {
         Some(entry) if is_default => entry.at.clone(),
         _ => settings::place(snapshot, HARD),
     };
+    // A signal that the kubelet does not know is the mistake: CF007 says which one was meant.
+    let is_misspelt = |one: &Finding| one.rule == "CF007" && one.edits.iter().any(|edit| edit.at.file == place.file);
+    if report.findings.iter().any(|one| is_misspelt(one) && one.message.starts_with(HARD)) {
+        return;
+    }
     let hard = snapshot.settings.map(HARD);
     let missing: Vec<(&str, &str)> = NEEDED.into_iter().filter(|(key, _)| !hard.contains_key(key)).collect();
     if missing.is_empty() {
@@ -253,6 +258,9 @@ pub(super) fn enforce_cgroup_missing(snapshot: &Snapshot, report: &mut Report) {
         let cgroup = snapshot.settings.text(field);
         let (why, or) = match cgroup.map(|name| (name, snapshot.machine.kernel.cgroups.get(name))) {
             None => (format!("{field} is not set (it has no default)"), format!("set {field}")),
+            Some(("/", _)) => {
+                (format!("{field} is /, which the kubelet refuses"), format!("write another cgroup for {field}"))
+            }
             Some((_, Some(true))) => continue,
             Some((name, Some(false))) => {
                 (format!("the cgroup {name} does not exist"), format!("create the cgroup before {unit} starts"))

@@ -142,7 +142,12 @@ pub(super) fn driver_mismatch(snapshot: &Snapshot, report: &mut Report) {
         Asks::No(why) => why,
     };
     let runtime_name = name(runtime.kind);
-    let theirs_by = if theirs.at.line == 0 {
+    let theirs_by = if let Some(idle) = &runtime.idle_driver {
+        format!(
+            "{runtime_name} uses {wanted}: `SystemdCgroup = true` at {} does not count, because {}",
+            idle.at, idle.value
+        )
+    } else if theirs.at.line == 0 {
         format!("{runtime_name} uses {wanted}, its default ({} sets nothing else)", theirs.at.file)
     } else {
         format!("{runtime_name} uses {wanted} ({})", theirs.at)
@@ -155,7 +160,13 @@ pub(super) fn driver_mismatch(snapshot: &Snapshot, report: &mut Report) {
     let at = settings::place(snapshot, FIELD);
     let finding =
         Finding::new(ID, Severity::Error, at, message).step(theirs.at.clone(), format!("{runtime_name} uses {wanted}"));
-    let finding = with_systemd_driver(finding, snapshot, theirs.value, &theirs.at, runtime.kind);
+    let finding = match &runtime.idle_driver {
+        Some(idle) => finding.fix(format!(
+            "correct this at {}: write `SystemdCgroup = true` where it counts, then `systemctl restart containerd`",
+            idle.at
+        )),
+        None => with_systemd_driver(finding, snapshot, theirs.value, &theirs.at, runtime.kind),
+    };
     report.add(finding.and_fix("Drain the node first, because running pods keep their old cgroups"));
 }
 

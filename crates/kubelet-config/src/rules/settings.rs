@@ -3,10 +3,10 @@
 use serde_json::Value;
 
 use super::config::edits;
-use super::lost::{reload, unit_name};
+use super::lost::{is_not_expanded, reload, unit_name};
 use super::remedy::with_flag;
 use super::{Finding, at};
-use crate::kubelet::config::ConfigFileState;
+use crate::kubelet::config::{ConfigFile, ConfigFileState};
 use crate::kubelet::effective::From;
 use crate::kubelet::flags::table::FLAGS;
 use crate::kubelet::layers::Launcher;
@@ -19,13 +19,25 @@ pub(super) fn unknown(snapshot: &Snapshot, paths: &[&str]) -> Option<&'static st
     if snapshot.command.launcher == Launcher::Script || snapshot.command.args.is_empty() {
         return Some("the kubelet's command line");
     }
-    let is_open = are_to_come(snapshot) && paths.iter().any(|path| is_default(snapshot, path));
-    is_open.then_some("the kubelet's configuration, which is still to be written")
+    if snapshot.unit.exec.as_ref().is_some_and(is_not_expanded) {
+        return Some("a command whose variables systemd expands");
+    }
+    if !paths.iter().any(|path| is_default(snapshot, path)) {
+        return None;
+    }
+    let is_unread = |file: &ConfigFile| matches!(file.state, ConfigFileState::Bad { .. }) && file.document.is_none();
+    if snapshot.command.launcher == Launcher::K0s {
+        return Some("the configuration file that k0s writes when it starts");
+    }
+    if !snapshot.command.unreadable.is_empty() || snapshot.config.files.iter().any(is_unread) {
+        return Some("a configuration file that can be read");
+    }
+    are_to_come(snapshot).then_some("the kubelet's configuration, which is still to be written")
 }
 
 /// Whether the distribution gets certificates and CNI for its kubelet by itself.
 pub(super) fn are_managed(snapshot: &Snapshot) -> bool {
-    matches!(snapshot.command.launcher, Launcher::K3s | Launcher::Rke2)
+    matches!(snapshot.command.launcher, Launcher::K3s | Launcher::Rke2 | Launcher::K0s)
 }
 
 /// Where a setting comes from.

@@ -30,6 +30,7 @@ struct Checked<'a> {
 impl Checked<'_> {
     fn structure(&mut self, node: &Node, prefix: &str, version: Option<&Version>) {
         let mut seen = HashSet::new();
+        let mut above: Option<(&Entry, &Field)> = None;
         for entry in node.entries() {
             let path = format!("{prefix}{}", entry.key);
             let field = fields::find(&path);
@@ -38,11 +39,13 @@ impl Checked<'_> {
             if (duplicate || known.is_none()) && self.unknown.len() < MAX_FINDINGS {
                 self.unknown.push(UnknownField {
                     meant: field.map_or_else(|| meant(prefix, &entry.key), |field| Some(field.path)),
+                    below: above.filter(|(_, above)| has_key(above, &entry.key)).map(|(above, _)| above.at.clone()),
                     since: field.filter(|_| known.is_none()).and_then(|field| field.since),
                     ..UnknownField::new(entry, &path, duplicate)
                 });
             }
             if let Some(field) = known {
+                above = Some((entry, field));
                 self.value(&entry.node, &path, field.kind, version);
             }
         }
@@ -89,7 +92,7 @@ impl Checked<'_> {
 
 impl UnknownField {
     fn new(entry: &Entry, path: &str, duplicate: bool) -> Self {
-        Self { path: path.to_owned(), at: entry.at.clone(), meant: None, duplicate, since: None }
+        Self { path: path.to_owned(), at: entry.at.clone(), meant: None, below: None, duplicate, since: None }
     }
 }
 
@@ -148,6 +151,33 @@ fn got(node: &Node, kind: Kind) -> &'static str {
     }
 }
 
+/// Flags that have no field, and that people write into the file.
+const OWN_FLAGS: [&str; 9] = [
+    "--bootstrap-kubeconfig",
+    "--cert-dir",
+    "--cloud-provider",
+    "--hostname-override",
+    "--image-credential-provider-config",
+    "--kubeconfig",
+    "--node-ip",
+    "--node-labels",
+    "--root-dir",
+];
+
+/// Whether a key belongs below a field: a field of its own, an eviction signal, a resource.
+fn has_key(above: &Field, key: &str) -> bool {
+    match above.kind {
+        Kind::Object => fields::find(&format!("{}.{key}", above.path)).is_some(),
+        Kind::Map(_) if above.path.starts_with("eviction") => {
+            key.ends_with(".available") || key.ends_with(".inodesFree")
+        }
+        Kind::Map(_) if above.path.ends_with("Reserved") => {
+            ["cpu", "memory", "ephemeral-storage", "pid"].contains(&key)
+        }
+        _ => false,
+    }
+}
+
 /// The field that a key which is none was probably meant to be.
 fn meant(prefix: &str, key: &str) -> Option<&'static str> {
     // Longer than any field or flag.
@@ -164,6 +194,9 @@ fn meant(prefix: &str, key: &str) -> Option<&'static str> {
     }
     if let Some(flag) = FLAGS.iter().find(|flag| flag.field.is_some() && bare(flag.name) == written) {
         return flag.field;
+    }
+    if let Some(flag) = OWN_FLAGS.iter().find(|flag| bare(flag) == written) {
+        return Some(flag);
     }
     let mut elsewhere = FIELDS.iter().filter(|field| name_of(field) == written);
     if let (Some(field), None) = (elsewhere.next(), elsewhere.next()) {

@@ -9,13 +9,14 @@ use super::document::{self, Node, Value};
 use super::{ConfigFile, ConfigFileState, Configuration, check, merge};
 use crate::kubelet::flags::{CommandLine, FlagUse};
 use crate::kubelet::location::Location;
+use crate::kubelet::text::numbered;
 use crate::kubelet::tree::{Kind, Tree};
 use crate::kubelet::version::Version;
 
 /// The most entries of a `--config-dir` that are looked at.
 const MAX_DROP_INS: usize = 2000;
 
-/// Reads the configuration that the flags name.
+/// Reads the configuration that the flags name, for a kubelet that is started in the directory `/`.
 ///
 /// ```
 /// # use kubelet_config::*;
@@ -27,9 +28,19 @@ const MAX_DROP_INS: usize = 2000;
 /// assert_eq!(config.unknown[0].path, "maxPod");
 /// ```
 pub fn load_config(tree: &dyn Tree, flags: &CommandLine, version: Option<&Version>) -> Configuration {
+    load_config_from(tree, flags, version, Path::new("/"))
+}
+
+/// The same for one that is started in the directory `working` (`WorkingDirectory=`).
+pub(in crate::kubelet) fn load_config_from(
+    tree: &dyn Tree,
+    flags: &CommandLine,
+    version: Option<&Version>,
+    working: &Path,
+) -> Configuration {
     let mut config = Configuration::default();
     let mut merged = None;
-    if let Some((used, path)) = path_of(flags, "config") {
+    if let Some((used, path)) = path_of(flags, "config", working) {
         config.given = true;
         let mut file = read(tree, &path, used, false);
         if let Some(document) = &file.document {
@@ -41,11 +52,13 @@ pub fn load_config(tree: &dyn Tree, flags: &CommandLine, version: Option<&Versio
         }
         config.files.push(file);
     }
-    if let Some((used, directory)) = path_of(flags, "config-dir") {
+    if let Some((used, directory)) = path_of(flags, "config-dir", working) {
         for path in walk(tree, &directory, used, &mut config.files) {
             let file = read(tree, &path, used, true);
             if let Some(document) = file.document.clone() {
                 check::check(&document, version, &mut config.unknown);
+                // The kubelet exits over a duplicate here, which is said of the file.
+                config.unknown.retain(|field| !field.duplicate || field.at.file != file.at.file);
                 merged = Some(merge::patch(merged, merge::known(document, "", version)));
             }
             config.files.push(file);
@@ -58,10 +71,10 @@ pub fn load_config(tree: &dyn Tree, flags: &CommandLine, version: Option<&Versio
     config
 }
 
-/// A flag's path as the kubelet takes it: systemd starts services in `/`.
-fn path_of<'a>(flags: &'a CommandLine, name: &str) -> Option<(&'a FlagUse, PathBuf)> {
+/// A flag's path as the kubelet takes it: from the directory that the unit starts it in.
+fn path_of<'a>(flags: &'a CommandLine, name: &str, directory: &Path) -> Option<(&'a FlagUse, PathBuf)> {
     let used = flags.last(name).filter(|used| !used.value.is_empty())?;
-    Some((used, Path::new("/").join(&used.value)))
+    Some((used, directory.join(&used.value)))
 }
 
 /// Drop-ins are decoded after they are merged, so that a later one may correct an earlier one.
@@ -85,6 +98,7 @@ fn walk(tree: &dyn Tree, directory: &Path, used: &FlagUse, files: &mut Vec<Confi
         state,
         document: None,
         comment_lines: BTreeSet::new(),
+        second_document: None,
     };
     let unread = |path: &Path, reason: String| other(path, bad(Location::file(path), reason));
     let root = if used.value.ends_with('/') { tree.stat(directory) } else { tree.lstat(directory) };
@@ -130,16 +144,28 @@ fn bad(at: Location, reason: impl Into<String>) -> ConfigFileState {
 fn read(tree: &dyn Tree, path: &Path, used: &FlagUse, drop_in: bool) -> ConfigFile {
     let at = Location::file(path);
     let mut comment_lines = BTreeSet::new();
+    let mut second_document = None;
     let (state, document) = match tree.read(path) {
         Err(error) if error.is_not_found() => (ConfigFileState::Missing, None),
         Err(error) => (bad(at.clone(), error.sentence()), None),
         Ok(bytes) => {
             let lines = (1..).zip(bytes.split(|byte| *byte == b'\n'));
             comment_lines.extend(lines.filter(|(_, line)| line.contains(&b'#')).map(|(number, _)| number));
+            second_document = second(&bytes).map(|line| at.at(line, 1, 3));
             parse(&at, &bytes, drop_in)
         }
     };
-    ConfigFile { at, declared: used.at.clone(), drop_in, state, document, comment_lines }
+    ConfigFile { at, declared: used.at.clone(), drop_in, state, document, comment_lines, second_document }
+}
+
+/// The line on which a second document begins, if it holds anything.
+fn second(bytes: &[u8]) -> Option<u32> {
+    let text = String::from_utf8_lossy(bytes);
+    let is_content = |line: &str| !line.trim().is_empty() && !line.trim_start().starts_with(['#', '%']);
+    let is_start = |line: &str| line.trim_end() == "---" || line.starts_with("--- ");
+    let mut lines = numbered(&text).filter(|(_, line)| is_content(line)).skip_while(|(_, line)| is_start(line));
+    let (line, _) = lines.by_ref().find(|(_, line)| is_start(line))?;
+    lines.any(|(_, line)| !is_start(line) && line.trim_end() != "...").then_some(line)
 }
 
 /// A document, and whether the kubelet exits over it.

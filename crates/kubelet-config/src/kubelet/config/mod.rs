@@ -9,6 +9,7 @@ mod merge;
 
 pub(crate) use load::KIND;
 pub use load::load_config;
+pub(super) use load::load_config_from;
 
 use std::collections::BTreeSet;
 
@@ -51,6 +52,8 @@ pub struct ConfigFile {
     pub document: Option<Node>,
     /// The lines that may have a comment.
     pub comment_lines: BTreeSet<u32>,
+    /// Where a second document begins, which the kubelet does not read.
+    pub second_document: Option<Location>,
 }
 
 impl ConfigFile {
@@ -77,8 +80,10 @@ pub struct UnknownField {
     pub path: String,
     /// Where the key is.
     pub at: Location,
-    /// What was probably meant: the right case, or the field of a flag.
+    /// What was probably meant: the right case, the field of a flag, or the flag itself where it has none (`--node-ip`).
     pub meant: Option<&'static str>,
+    /// The field above it that has such a key: it is not indented enough.
+    pub below: Option<Location>,
     /// Whether the key is known but is there twice.
     pub duplicate: bool,
     /// The release that brought the field, where this kubelet is older.

@@ -1,5 +1,7 @@
 //! The merged configuration over the defaults.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use super::{Effective, From, Settings, defaults};
@@ -8,6 +10,7 @@ use crate::kubelet::config::document::{Entry, Node, Value as Written};
 use crate::kubelet::config::fields::{FIELDS, Field, FieldDefault, Kind};
 use crate::kubelet::duration;
 use crate::kubelet::flags::duration_nanos;
+use crate::kubelet::location::Location;
 use crate::kubelet::version::Version;
 
 const EVICTION_HARD: &str = "evictionHard";
@@ -17,7 +20,11 @@ pub(super) fn lay_over(settings: &mut Settings, config: &Configuration, version:
     let thresholds = settings.get(EVICTION_HARD).cloned();
     for field in FIELDS.iter().filter(|field| defaults::is_setting(field) && field.is_known_in(version)) {
         let Some(entry) = config.entry(field.path) else { continue };
-        let effective = written(entry, field);
+        let mut effective = written(entry, field);
+        let main = config.files.iter().find(|file| !file.drop_in && file.at.file == entry.at.file);
+        if let (true, Some(main)) = (PATHS.contains(&field.path), main) {
+            absolute(&mut effective.value, &main.at);
+        }
         let is_unset = matches!(field.default, FieldDefault::UnlessZero(_)) && defaults::is_zero(&effective.value)
             || field.path == "podPidsLimit" && effective.value.as_i64().is_some_and(|n| n < 0);
         if !is_unset && entry.node.value != Written::Null {
@@ -25,7 +32,25 @@ pub(super) fn lay_over(settings: &mut Settings, config: &Configuration, version:
         }
     }
     eviction_hard(settings, config, thresholds);
-    dependent(settings);
+    dependent(settings, config);
+}
+
+/// The paths that the kubelet takes as relative to its main file (`KubeletConfigurationPathRefs`).
+const PATHS: [&str; 7] = [
+    "authentication.x509.clientCAFile",
+    "podLogsDir",
+    "resolvConf",
+    "staticPodPath",
+    "tlsCertFile",
+    "tlsPrivateKeyFile",
+    "volumePluginDir",
+];
+
+fn absolute(value: &mut Value, file: &Location) {
+    let relative = value.as_str().filter(|path| !path.is_empty() && !path.starts_with('/'));
+    if let (Some(relative), Some(directory)) = (relative, Path::new(&*file.file).parent()) {
+        *value = directory.join(relative).to_string_lossy().into_owned().into();
+    }
 }
 
 fn written(entry: &Entry, field: &Field) -> Effective {
@@ -56,18 +81,25 @@ fn masked(path: &str, mut value: Value) -> Value {
     value
 }
 
-/// Defaults that follow from another setting: `SetDefaults_KubeletConfiguration`.
-fn dependent(settings: &mut Settings) {
+/// Defaults that follow from another setting of the main file: `SetDefaults_KubeletConfiguration`. When drop-ins are merged,
+/// they are set already.
+fn dependent(settings: &mut Settings, config: &Configuration) {
+    let main = config.files.iter().find(|file| !file.drop_in);
     let is_written = |settings: &Settings, path: &str| {
         settings.get(path).is_some_and(|setting| matches!(setting.from, From::File(_)))
     };
+    let is_mains = |settings: &Settings, path: &str| match settings.get(path).map(|setting| &setting.from) {
+        Some(From::File(at)) => main.is_some_and(|main| main.at.file == at.file),
+        _ => false,
+    };
     if !is_written(settings, "nodeStatusReportFrequency")
-        && is_written(settings, "nodeStatusUpdateFrequency")
+        && is_mains(settings, "nodeStatusUpdateFrequency")
         && let Some(update) = settings.get("nodeStatusUpdateFrequency").cloned()
     {
         settings.0.insert("nodeStatusReportFrequency".to_owned(), update);
     }
     if !is_written(settings, "serializeImagePulls")
+        && is_mains(settings, "maxParallelImagePulls")
         && settings.int("maxParallelImagePulls").is_some_and(|n| n >= 2)
         && let Some(serialize) = settings.0.get_mut("serializeImagePulls")
     {

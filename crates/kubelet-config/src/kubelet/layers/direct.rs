@@ -16,6 +16,8 @@ pub(super) enum Start {
     Kubelet(usize),
     /// k3s or RKE2, whose program is this word.
     Rancher { launcher: Launcher, first: usize },
+    /// k0s, whose program is this word.
+    K0s { first: usize },
     /// `MicroK8s`' kubelite, and where its own words begin if the unit starts it itself.
     MicroK8s { first: Option<usize> },
     /// Canonical's k8s snap.
@@ -41,7 +43,13 @@ pub(super) fn find(tree: &dyn Tree, unit: &Unit) -> Start {
     // With the prefix `@` the first word is only a name.
     let program = unit.exec.as_ref().map_or(&first.text, |exec| &exec.program);
     if is_kubelet(base_name(program)) {
-        return Start::Kubelet(0);
+        return match hands_on(tree, program) {
+            Some(interpreter) => {
+                let value = format!("{program} is a script ({interpreter}) that starts the kubelet");
+                Start::Hidden(Located { value, at: first.at().clone() })
+            }
+            None => Start::Kubelet(0),
+        };
     }
     distribution(unit, 0, base_name(program)).or_else(|| scan(unit)).unwrap_or_else(|| {
         let value = match interpreter(tree, program) {
@@ -84,6 +92,7 @@ fn distribution(unit: &Unit, index: usize, name: &str) -> Option<Start> {
     match name {
         "k3s" if has(&["agent", "server"]) => Some(Start::Rancher { launcher: Launcher::K3s, first: index }),
         "rke2" if has(&["agent", "server"]) => Some(Start::Rancher { launcher: Launcher::Rke2, first: index }),
+        "k0s" if has(&["worker", "controller"]) => Some(Start::K0s { first: index }),
         "kubelite" => Some(Start::MicroK8s { first: Some(index + 1) }),
         "snap" => rest
             .iter()
@@ -106,6 +115,15 @@ fn snap_app(name: &str) -> Option<Start> {
         "k8s.kubelet" => Some(Start::K8sSnap),
         _ => None,
     }
+}
+
+/// The first line of a script that hands its arguments on, and may add others.
+fn hands_on(tree: &dyn Tree, program: &str) -> Option<String> {
+    /// A wrapper has a few lines.
+    const MAX_BYTES: usize = 64 << 10;
+    let text = tree.read_bounded(program.as_ref(), MAX_BYTES).ok()?;
+    let is_wrapper = text.windows(2).any(|pair| pair == b"$@" || pair == b"$*");
+    if is_wrapper { interpreter(tree, program) } else { None }
 }
 
 /// The first line of a script.

@@ -5,6 +5,7 @@
 mod args_file;
 mod candidates;
 mod direct;
+mod k0s;
 mod rancher;
 mod snaps;
 
@@ -32,6 +33,8 @@ pub enum Launcher {
     K3s,
     /// RKE2: the kubelet is its child.
     Rke2,
+    /// k0s: the kubelet is its child.
+    K0s,
     /// `MicroK8s`: kubelite, with an arguments file.
     MicroK8s,
     /// Canonical's k8s snap, with an arguments file.
@@ -53,7 +56,7 @@ impl Launcher {
     /// Whether the order of the arguments is known. k3s and RKE2 sort their flags by name, but which others the host's
     /// state adds (`--runtime-cgroups`) is not known.
     pub fn is_order_significant(self) -> bool {
-        self.rancher_name().is_none()
+        self.rancher_name().is_none() && self != Self::K0s
     }
 
     /// Whether the kubelet has no process of its own.
@@ -141,8 +144,8 @@ pub struct KubeletCommand {
     pub oddities: Vec<Located<Oddity>>,
     /// Whether the distribution's server is known not to add `--cloud-provider=external` (`None`: not known).
     pub server_disables_cloud_controller: Option<bool>,
-    /// The second layer's files that could not be read, with the reason.
-    pub unreadable: Vec<(Location, String)>,
+    /// The second layer's files that could not be read, with the reason, and whether the distribution exits because of it.
+    pub unreadable: Vec<(Location, String, bool)>,
     /// Why the arguments cannot be known, where they cannot (`/bin/sh is a shell`), at the word or line that hides them.
     pub unknown: Option<Located<String>>,
     /// Settings that the distribution writes into the kubelet's configuration at its start, by the path of their
@@ -202,6 +205,7 @@ pub fn resolve_command(tree: &dyn Tree, unit: &Unit, hostname: Option<&str>) -> 
             KubeletCommand::new(Launcher::Direct).with_args(unit.argv.get(first..).unwrap_or_default().to_vec())
         }
         direct::Start::Rancher { launcher, first } => rancher::resolve_command(tree, unit, launcher, first, hostname),
+        direct::Start::K0s { first } => k0s::resolve_command(unit, first),
         direct::Start::MicroK8s { first } => snaps::microk8s(tree, unit, first),
         direct::Start::K8sSnap => snaps::k8s(tree, unit),
         direct::Start::Hidden(Located { value, at }) => KubeletCommand::new(Launcher::Script).with_unknown(at, value),

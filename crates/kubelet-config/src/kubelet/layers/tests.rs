@@ -188,3 +188,20 @@ proptest! {
         prop_assert_eq!(command.args.len(), command.built_in.len());
     }
 }
+
+#[test]
+fn k0s_takes_the_last_of_its_extra_arguments() {
+    let unit = "[Service]\nExecStart=/usr/local/bin/k0s controller --enable-worker=true --kubelet-extra-args=--v=2 --kubelet-extra-args=\"--a=1 --b=2\"\n";
+    let tree = MemoryTree::new().file("/etc/systemd/system/k0scontroller.service", unit);
+    let unit = resolve_unit(&tree, "k0scontroller.service", &Manager::default());
+    let command = resolve_command(&tree, &unit, None);
+    let own: Vec<_> =
+        command.args.iter().zip(&command.built_in).filter(|(_, own)| !**own).map(|(arg, _)| &*arg.text).collect();
+    assert_eq!(own, ["--a=1", "--b=2"]);
+    assert_eq!(command.replaced[0].lost[0].0, "--v=2");
+    assert_eq!(candidate_units(&tree), ["k0scontroller.service"]);
+    let text = "[Service]\nExecStart=/usr/local/bin/k0s controller\n";
+    let tree = MemoryTree::new().file("/etc/systemd/system/k0scontroller.service", text);
+    let unit = resolve_unit(&tree, "k0scontroller.service", &Manager::default());
+    assert!(resolve_command(&tree, &unit, None).unknown.is_some(), "it runs no kubelet");
+}

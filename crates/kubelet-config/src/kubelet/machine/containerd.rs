@@ -44,6 +44,9 @@ pub(super) fn read(tree: &dyn Tree, main: &Path, version: Option<&str>, installe
     let driver = |sections: &[Section<'_>]| driver(sections, main, is_whole);
     runtime.systemd_cgroup =
         driver(&old).filter(|of_old| driver(&new).is_some_and(|of_new| of_new.value == of_old.value));
+    if runtime.systemd_cgroup.as_ref().is_some_and(|driver| driver.at.line == 0) {
+        runtime.idle_driver = files.iter().find_map(|file| idle_driver(file, &old, major));
+    }
     let directory = |sections: &[Section<'_>]| string(sections, &["cni", "conf_dir"]);
     runtime.cni_conf_dir = directory(&old).filter(|of_old| directory(&new).as_ref() == Some(of_old));
     runtime.cri_disabled = files.iter().find_map(|file| disabled(file, major));
@@ -162,6 +165,38 @@ fn driver(sections: &[Section<'_>], main: &Path, is_whole: bool) -> Option<Locat
     let kind = string(sections, &["containerd", "runtimes", name, "runtime_type"]);
     let is_runc = kind.map_or(name == "runc", |kind| kind.value.starts_with("io.containerd.runc."));
     (is_runc && is_whole).then(|| Located { value: false, at: Location::file(main) })
+}
+
+/// A `SystemdCgroup = true` in a table that does not count, and why it does not.
+fn idle_driver(file: &TomlFile<'_>, sections: &[Section<'_>], major: Option<u32>) -> Option<Located<String>> {
+    let default = string(sections, &["containerd", "default_runtime_name"]);
+    let default = default.as_ref().map_or("runc", |name| &name.value);
+    for name in [RUNTIME_URI, GRPC_URI, SHORT] {
+        let Some(runtimes) = table(file.table(), &["plugins", name, "containerd", "runtimes"]) else { continue };
+        for runtime in runtimes.keys() {
+            let runtime = runtime.get_ref().as_ref();
+            let said = file.bool(table(runtimes, &[runtime])?, &["options", "SystemdCgroup"]);
+            let Some(said) = said.filter(|said| said.value) else { continue };
+            let why = match (schema(file), name) {
+                (..=1, GRPC_URI | RUNTIME_URI) => {
+                    "the file has no `version = 2`, without which no plugin has this table".to_owned()
+                }
+                (3.., GRPC_URI | SHORT) => {
+                    format!("with `version = {}` the table is plugins.'{RUNTIME_URI}'", schema(file))
+                }
+                (2, SHORT) => format!("with `version = 2` the table is plugins.\"{GRPC_URI}\""),
+                (2, RUNTIME_URI) if major == Some(1) => {
+                    format!("containerd 1 reads plugins.\"{GRPC_URI}\" and not this table")
+                }
+                _ if runtime != default => {
+                    format!("it belongs to the runtime {runtime}, and the default runtime is {default}")
+                }
+                _ => continue,
+            };
+            return Some(Located { value: why, at: said.at });
+        }
+    }
+    None
 }
 
 /// Where `disabled_plugins` names the CRI plugin; the lists of all files count together.

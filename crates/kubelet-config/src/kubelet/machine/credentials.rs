@@ -20,14 +20,16 @@ const RENEWED: &str = "kubelet-client-current.pem";
 /// that the kubeconfig has or names and a renewed one the kubelet uses the latter only if it renews certificates: the one
 /// that lasts longer counts here.
 pub fn of_running(tree: &dyn Tree, path: &str, cert_dir: Option<&str>) -> FileState<Kubeconfig> {
-    let ends = |found: &FileState<Kubeconfig>| match found {
-        FileState::Present(found) => found.certificate.as_ref().map(|read| read.not_after_secs),
-        _ => None,
-    };
-    let given = read(tree, path, None);
+    let ends = |certificate: &Option<Certificate>| certificate.as_ref().map(|read| read.not_after_secs);
     let renewed = Path::new(cert_dir.unwrap_or(DEFAULT_CERT_DIR)).join(RENEWED);
-    let renewed = read(tree, path, Some(renewed).filter(|file| tree.exists(file)));
-    if ends(&renewed) > ends(&given) { renewed } else { given }
+    let mut found = read(tree, path, Some(renewed).filter(|file| tree.exists(file)));
+    if let FileState::Present(found) = &mut found
+        && ends(&found.renewed) > ends(&found.certificate)
+    {
+        found.certificate = found.renewed.take();
+        found.certificate_problem = None;
+    }
+    found
 }
 
 /// The kubeconfig that a flag names.
@@ -40,7 +42,7 @@ pub(super) fn kubeconfig(tree: &dyn Tree, settings: &Settings, flag: &str) -> Fi
     read(tree, path, renewed)
 }
 
-/// The kubeconfig at `path`, with the certificate in `renewed` in place of the one that it has.
+/// The kubeconfig at `path`, with the certificate in the file `renewed` beside its own.
 fn read(tree: &dyn Tree, path: &str, renewed: Option<PathBuf>) -> FileState<Kubeconfig> {
     FileState::read(tree, path, |at, bytes| {
         // The parser's own reason may quote the text.
@@ -51,6 +53,7 @@ fn read(tree: &dyn Tree, path: &str, renewed: Option<PathBuf>) -> FileState<Kube
             credential: credential(user),
             server: Some(server),
             certificate: None,
+            renewed: None,
             certificate_problem: None,
             files: Vec::new(),
             missing_files: Vec::new(),
@@ -120,15 +123,25 @@ fn follow(tree: &dyn Tree, user: Option<&Node>, renewed: Option<PathBuf>, found:
             found.files.push(name);
         }
     }
-    let read = match (data, renewed.filter(|_| data.is_some() || certificate.is_some()).or(certificate)) {
-        (_, Some(file)) => from_file(tree, &file),
-        (Some(data), None) => of_data(&found.at, data).map_err(|problem| format!("{} {problem}", found.at.file)),
+    let has_own = data.is_some() || certificate.is_some();
+    found.renewed = renewed.filter(|_| has_own).and_then(|file| current(tree, &file));
+    let read = match (data, certificate) {
+        (None, Some(file)) => from_file(tree, &file),
+        (Some(data), _) => of_data(&found.at, data).map_err(|problem| format!("{} {problem}", found.at.file)),
         (None, None) => return,
     };
     match read {
         Ok(certificate) => found.certificate = Some(certificate),
         Err(problem) => found.certificate_problem = Some(problem),
     }
+}
+
+/// The certificate that the kubelet has renewed. It is a link; a copy of a host may have the link's text in its place.
+fn current(tree: &dyn Tree, path: &Path) -> Option<Certificate> {
+    let text = tree.read_bounded(path, MAX_FILE_BYTES).ok()?;
+    let target = std::str::from_utf8(&text).ok().map(str::trim).filter(|text| text.starts_with('/'));
+    let found = from_file(tree, target.map_or(path, Path::new)).ok()?;
+    Some(Certificate { at: Location::file(path), ..found })
 }
 
 fn from_file(tree: &dyn Tree, path: &Path) -> Result<Certificate, String> {

@@ -84,9 +84,14 @@ fn cgroups(tree: &dyn Tree, settings: &Settings) -> BTreeMap<String, bool> {
     let by_systemd = settings.text("cgroupDriver") == Some("systemd");
     NAMED_BY
         .iter()
-        .filter_map(|setting| settings.text(setting))
-        .map(|name| {
-            let path = if by_systemd { slice_path(name) } else { name.trim_start_matches('/').to_owned() };
+        .filter_map(|setting| Some((*setting, settings.text(setting)?)))
+        .map(|(setting, name)| {
+            // Of cgroupRoot the kubelet takes the path as it is.
+            let path = if by_systemd && setting != "cgroupRoot" {
+                slice_path(name)
+            } else {
+                name.trim_start_matches('/').to_owned()
+            };
             // Of the v1 hierarchies the kubelet needs several; the memory controller's is the one it always needs.
             let directory = if is_v2 { CGROUPS.to_owned() } else { format!("{CGROUPS}/memory") };
             let exists = tree.exists(&Path::new(&directory).join(path));
@@ -102,6 +107,7 @@ pub(super) fn read(tree: &dyn Tree, settings: &Settings) -> Kernel {
         swaps: swaps(tree),
         sysctls: sysctls(tree),
         cgroup_v2: cgroup_v2(tree),
+        cpus: first_word(tree, "/sys/devices/system/cpu/online").map(|found| found.value),
         cgroups: cgroups(tree, settings),
     }
 }

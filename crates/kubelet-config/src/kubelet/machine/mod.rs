@@ -2,6 +2,7 @@
 //! each value with the file that says so. Read from a [`Tree`]; what is not there is `None`.
 //! Uses what the modules beside it have read, never `layers`.
 
+mod beside;
 mod certificate;
 mod cni;
 mod containerd;
@@ -12,7 +13,6 @@ mod kernel;
 mod name_servers;
 mod packages;
 mod runtime;
-mod state_files;
 mod toml_file;
 mod trusted;
 
@@ -26,6 +26,7 @@ use super::systemd::Unit;
 use super::tree::Tree;
 use super::version::Version;
 
+pub use beside::Beside;
 pub use credentials::of_running;
 pub use identity::{hostname, kubelet_version};
 pub use packages::Packages;
@@ -73,6 +74,8 @@ pub struct Runtime {
     /// Whether it uses systemd's cgroup driver: containerd's `SystemdCgroup`, CRI-O's `cgroup_manager`. A
     /// place without a line means that no file says so: it is the default.
     pub systemd_cgroup: Option<Located<bool>>,
+    /// A `SystemdCgroup = true` that does not count, and why, where the driver is the default.
+    pub idle_driver: Option<Located<String>>,
     /// Where its CRI plugin is disabled.
     pub cri_disabled: Option<Location>,
     /// Its CNI directory.
@@ -141,8 +144,10 @@ pub struct Kubeconfig {
     pub server: Option<String>,
     /// What it shows to the server.
     pub credential: ClientCredential,
-    /// The certificate, where it could be read.
+    /// The certificate that it has or names, where it could be read: a start depends on it.
     pub certificate: Option<Certificate>,
+    /// The one that the kubelet has renewed, where it renews certificates: it counts before the other.
+    pub renewed: Option<Certificate>,
     /// Why the certificate could not be had.
     pub certificate_problem: Option<String>,
     /// The files of certificate, key and token that it names.
@@ -199,6 +204,8 @@ pub struct Kernel {
     pub sysctls: BTreeMap<&'static str, Located<String>>,
     /// Whether the host has cgroup v2 as its only hierarchy.
     pub cgroup_v2: Option<bool>,
+    /// The CPUs that are online, as the kernel lists them: `0-3`.
+    pub cpus: Option<String>,
     /// Cgroups that exist, of those that the configuration names.
     pub cgroups: BTreeMap<String, bool>,
 }
@@ -238,8 +245,8 @@ pub struct Machine {
     pub os_ids: Vec<String>,
     /// Memory, swap and settings of the kernel.
     pub kernel: Kernel,
-    /// The policy that the CPU and the memory manager have in their state files, by the setting of the policy.
-    pub state_policies: BTreeMap<&'static str, Located<String>>,
+    /// Files beside the kubelet's own.
+    pub beside: Beside,
     /// The container runtime.
     pub cri: Cri,
     /// The network of pods.
@@ -293,7 +300,7 @@ pub fn survey(tree: &dyn Tree, unit: &Unit, flags: &CommandLine, settings: &Sett
         hostname: hostname(tree, None),
         os_ids: identity::os_ids(tree),
         kernel: kernel::read(tree, settings),
-        state_policies: state_files::policies(tree, settings),
+        beside: beside::read(tree, settings),
         cri,
         network,
         kubeconfig,

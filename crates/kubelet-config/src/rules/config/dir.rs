@@ -1,9 +1,6 @@
 //! Rules on `--config-dir`: whether this kubelet knows it, and what in it is read.
 
-use super::{ConfigFile, ConfigFileState, Finding, Lifecycle, Location, Report, Severity, Snapshot, at};
-
-/// The environment variable without which 1.28 and 1.29 refuse the flag.
-const ALPHA: &str = "KUBELET_CONFIG_DROPIN_DIR_ALPHA";
+use super::{ConfigFile, ConfigFileState, Finding, Location, Report, Severity, Snapshot, at};
 
 pub(in crate::rules) fn config_dir(snapshot: &Snapshot, report: &mut Report) {
     let Some(used) = snapshot.flags.last("config-dir").filter(|used| !used.value.is_empty()) else { return };
@@ -12,23 +9,10 @@ pub(in crate::rules) fn config_dir(snapshot: &Snapshot, report: &mut Report) {
         return;
     }
     let place = used.at.clone();
-    let minor = snapshot.version.as_ref().map(|version| version.minor.0);
-    let has_variable = snapshot.unit.variables.get(ALPHA).is_some_and(|variable| !variable.effective.value.is_empty());
-    if matches!(minor, Some(28 | 29)) && !has_variable {
-        let message =
-            format!("a kubelet 1.28 or 1.29 with --config-dir exits, unless {ALPHA} is set in its environment");
-        let fix =
-            format!("set {ALPHA}=true for {}, upgrade to 1.30, or delete the flag at {place}", snapshot.unit.name);
-        report.add(Finding::new("CF003", Severity::Fatal, place.clone(), message).fix(fix));
-    }
     let is_missing = |file: &&ConfigFile| file.drop_in && file.state == ConfigFileState::Missing;
     if let Some(file) = snapshot.config.files.iter().find(is_missing) {
-        let severity = match snapshot.lifecycle {
-            Lifecycle::BeforeFirstStart => Severity::Warning,
-            Lifecycle::Running => Severity::Fatal,
-        };
         let message = format!("--config-dir names {}, which does not exist: the kubelet exits", file.at);
-        report.add(Finding::new("CF003", severity, place, message).fix(format!("run `mkdir -p {}`", file.at)));
+        report.add(Finding::new("CF003", Severity::Fatal, place, message).fix(format!("run `mkdir -p {}`", file.at)));
     }
 }
 

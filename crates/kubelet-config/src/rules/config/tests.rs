@@ -2,6 +2,7 @@ use crate::kubelet::config::fields::Kind;
 use crate::kubelet::resolve::Inputs;
 use crate::kubelet::snapshot::Lifecycle;
 use crate::kubelet::tree::MemoryTree;
+use crate::rules::Severity;
 use crate::rules::tests::support::{DROP_IN, carets, findings_with, fixed, found, kubeadm};
 
 const CONFIG: &str = "/var/lib/kubelet/config.yaml";
@@ -176,17 +177,7 @@ fn drop_ins_need_their_kind_and_a_directory() {
     assert!(found(&tree, version("1.33.0"), "CF001")[0].starts_with("fatal /d/b.conf:3"));
     assert!(found(&tree, version("1.33.0"), "CF003").is_empty());
     assert!(found(&with_dir(), version("1.33.0"), "CF003")[0].starts_with("fatal"));
-    assert!(found(&with_dir(), before(), "CF003")[0].starts_with("warning"));
-}
-
-#[test]
-fn config_dir_wants_its_variable_in_1_28_and_1_29() {
-    let tree = with_dir().file("/d/a.conf", HEAD);
-    let found_in = |tree: &MemoryTree, text| found(tree, version(text), "CF003");
-    assert!(found_in(&tree, "1.29.6")[0].contains("KUBELET_CONFIG_DROPIN_DIR_ALPHA"));
-    assert!(found_in(&tree, "1.30.0").is_empty());
-    let set = tree.file("/etc/default/kubelet", "KUBELET_CONFIG_DROPIN_DIR_ALPHA=true\n");
-    assert!(found_in(&set, "1.29.6").is_empty());
+    assert!(found(&with_dir(), before(), "CF003")[0].starts_with("fatal"));
 }
 
 #[test]
@@ -209,13 +200,39 @@ fn a_field_newer_than_the_kubelet_is_ignored() {
 
 #[test]
 fn every_line_of_the_limits_is_a_setting_with_numbers_or_words() {
-    let rows: Vec<[&str; 2]> = crate::kubelet::table::rows(super::limits::LIMITS).collect();
-    assert_eq!(rows.len(), 23);
-    for [path, taken] in rows {
+    let rows: Vec<[&str; 3]> = crate::kubelet::table::rows(super::limits::LIMITS).collect();
+    assert!(rows.is_sorted());
+    for [path, taken, gate] in rows {
         let field = crate::kubelet::config::fields::find(path);
+        if path.starts_with("--") {
+            continue;
+        }
         let is_number = taken.split_once("..").is_some_and(|(least, _)| least.parse::<i64>().is_ok());
-        assert_eq!(field.map(|field| field.kind == Kind::String), Some(!is_number), "{path} {taken}");
+        let is_text = field.map(|field| matches!(field.kind, Kind::String | Kind::Duration | Kind::Flexible));
+        assert_eq!(is_text, Some(!is_number), "{path} {taken}");
+        assert!(gate == "-" || crate::kubelet::gates::find(gate).is_some(), "{gate}");
     }
+}
+
+/// What a kubelet 1.36.3 said of a sound configuration with one change: `x` if it exits, `-` if it runs.
+#[test]
+fn the_answers_of_a_real_kubelet_are_those_of_the_rules() {
+    let answers = include_str!("answers.txt");
+    let mut wrong = Vec::new();
+    for line in answers.lines().filter(|line| !line.starts_with('#')) {
+        let [answer, place, change] = line.splitn(3, ' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let tree = match place {
+            "file" => with(&format!("{}\n", change.replace("\\n", "\n"))),
+            "flag" => kubeadm().file("/etc/default/kubelet", format!("KUBELET_EXTRA_ARGS='{change}'\n")),
+            _ => panic!("{line}"),
+        };
+        let tree = tree.file("/proc/meminfo", "MemTotal: 4000000 kB\n").file("/sys/devices/system/cpu/online", "0-1\n");
+        let fatal = findings_with(&tree, version("1.36.3")).into_iter().find(|one| one.severity == Severity::Fatal);
+        if fatal.is_some() != (answer == "x") {
+            wrong.push(format!("{line}: {:?}", fatal.map(|fatal| fatal.message)));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 #[test]
@@ -242,4 +259,34 @@ fn a_value_that_the_kubelet_refuses_is_fatal() {
     assert!(found(&with(fine), Inputs::default(), "CF007").is_empty());
     let flag = kubeadm().file("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--max-pods=-1\n");
     assert!(found(&flag, Inputs::default(), "CF007")[0].starts_with("fatal /etc/default/kubelet:1: "));
+}
+
+#[test]
+fn a_field_that_is_not_indented_and_a_flag_in_the_file_are_told() {
+    let tree = with(
+        "rotateCertificates: true\nevictionHard:\n  memory.available: 100Mi\nnodefs.available: 10%\nnodeIP: 10.0.0.7\n",
+    );
+    let found = found(&tree, Inputs::default(), "CF002");
+    assert!(found[0].starts_with(&format!("warning {CONFIG}:6: ")) && found[0].contains("not indented"), "{found:?}");
+    assert!(found[1].contains("only the flag --node-ip"), "{found:?}");
+}
+
+#[test]
+fn a_second_document_is_told_and_merge_keys_count() {
+    let found_in = |text: &str| found(&kubeadm().file(CONFIG, text), Inputs::default(), "CF002").join("|");
+    let two = found_in(&format!("---\n{}---\nmaxPods: 50\n", text("rotateCertificates: true\n")));
+    assert!(two.starts_with(&format!("warning {CONFIG}:10: a second YAML document")), "{two}");
+    assert_eq!(found_in(&format!("{}---\n# the end\n", text("rotateCertificates: true\n"))), "");
+    let merged = with("x-own: &a {cpu: 100m, pid: '5'}\nkubeReserved:\n  <<: *a\n  cpu: 200m\n");
+    let settings = crate::kubelet::resolve::resolve(&merged, Inputs::default()).settings;
+    let reserved: Vec<_> = settings.map("kubeReserved").into_iter().collect();
+    assert_eq!(reserved, [("cpu", "200m"), ("pid", "5")]);
+    assert!(found(&with("kubeReserved:\n  <<: 5\n"), Inputs::default(), "CF001")[0].starts_with("fatal"));
+}
+
+#[test]
+fn a_default_of_the_main_file_is_set_when_dropins_are_merged() {
+    let tree = with_dir().file("/d/a.conf", format!("{HEAD}maxParallelImagePulls: 5\n"));
+    assert!(found(&tree, version("1.33.0"), "CF007")[0].starts_with("fatal /d/a.conf:3: "));
+    assert!(found(&with("maxParallelImagePulls: 5\n"), version("1.33.0"), "CF007").is_empty());
 }

@@ -58,12 +58,19 @@ pub(in crate::rules) fn always_allow(snapshot: &Snapshot, report: &mut Report) {
     // Webhook asks the API server, and refuses everybody who cannot be authenticated.
     let has_tokens = has_tokens(snapshot);
     let finding = Finding::new("AU008", Severity::Error, settings::place(snapshot, MODE), message);
+    if snapshot.settings.text("--kubeconfig").is_none() {
+        // With Webhook a kubelet that cannot ask an API server exits.
+        report.add(
+            finding.fix("first give the kubelet --kubeconfig: without an API server to ask it takes no other mode"),
+        );
+        return;
+    }
     let mut finding = settings::set(finding, snapshot, MODE, "Webhook");
     if !has_tokens {
         let name = settings::name(snapshot, "authentication.webhook.enabled", MODE);
         finding = finding.and_fix(&format!("Before the restart also set {name} to true"));
     }
-    if !has_tokens || snapshot.settings.text("--kubeconfig").is_none() {
+    if !has_tokens {
         finding.edits.clear();
     }
     report.add(finding);

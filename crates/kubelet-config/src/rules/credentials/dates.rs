@@ -40,10 +40,42 @@ pub(in crate::rules) fn client_certificate(snapshot: &Snapshot, report: &mut Rep
         return;
     };
     let Some(now) = snapshot.observed.now_secs else { return report.not_checked(ID, "the time") };
+    let renewed = kubeconfig.renewed.as_ref().filter(|renewed| now <= renewed.not_after_secs);
+    let is_expired = now > certificate.not_after_secs;
+    if let Some(renewed) = renewed.filter(|_| is_expired && is_asked_at_start(snapshot)) {
+        report.add(hidden_by_renewed(snapshot, kubeconfig, certificate, renewed));
+        return;
+    }
+    let certificate = renewed.unwrap_or(certificate);
     let Some((severity, message, fix)) = judge(snapshot, certificate, now) else { return };
     let named =
         (certificate.at != kubeconfig.at).then(|| (kubeconfig.at.clone(), "the kubeconfig names this certificate"));
     report.add(Finding::new(ID, severity, certificate.at.clone(), message).fix(fix).steps(named));
+}
+
+/// Whether a start depends on the kubeconfig's own certificate: with `--bootstrap-kubeconfig` the kubelet wants a new one
+/// if it has expired (`isClientConfigStillValid` of pkg/kubelet/certificate/bootstrap).
+fn is_asked_at_start(snapshot: &Snapshot) -> bool {
+    snapshot.settings.text("--bootstrap-kubeconfig").is_some() && !can_bootstrap(snapshot)
+}
+
+/// The kubelet runs with the certificate that it has renewed, and does not start again.
+fn hidden_by_renewed(snapshot: &Snapshot, own: &Kubeconfig, expired: &Certificate, renewed: &Certificate) -> Finding {
+    let (file, path) = (&own.at.file, &renewed.at.file);
+    let message = format!(
+        "the client certificate in {file} expired at {}, and there is no bootstrap kubeconfig to get a new one with: the \
+         kubelet exits at its next start, although {path} is valid until {}",
+        day(expired.not_after_secs),
+        day(renewed.not_after_secs)
+    );
+    let fix = format!(
+        "write `client-certificate: {path}` and `client-key: {path}` in place of client-certificate-data and \
+         client-key-data in {file}, then {}",
+        settings::restart(snapshot, &own.at)
+    );
+    Finding::new("AU002", Severity::Fatal, own.at.clone(), message)
+        .fix(fix)
+        .step(renewed.at.clone(), "the renewed certificate is here")
 }
 
 /// What is wrong with the dates of a client certificate: severity, message, fix.
@@ -86,14 +118,18 @@ fn judge(snapshot: &Snapshot, certificate: &Certificate, now: i64) -> Option<(Se
         );
         (Severity::Warning, message, format!("run `systemctl restart {unit}`, then {CSR}"))
     } else {
-        let message = format!(
-            "{base}, and there is no bootstrap kubeconfig to get a new one with. The API server refuses the kubelet, which \
-             exits at its next start"
-        );
+        let exits = snapshot.settings.bool(ROTATE) == Some(true) || is_asked_at_start(snapshot);
+        let then = if exits {
+            "The API server refuses the kubelet, which exits"
+        } else {
+            "The API server refuses the kubelet"
+        };
+        let message = format!("{base}, and there is no bootstrap kubeconfig to get a new one with. {then}");
+        let severity = if exits { Severity::Fatal } else { Severity::Error };
         let fix = "on a control plane run `kubeadm kubeconfig user --org system:nodes --client-name system:node:NAME`, and \
                    write its output into the kubelet's kubeconfig. On a worker you can instead run `kubeadm reset`, then \
                    `kubeadm join` with a new token. On a control plane node `kubeadm reset` deletes the etcd data";
-        (Severity::Fatal, message, fix.to_owned())
+        (severity, message, fix.to_owned())
     })
 }
 

@@ -26,6 +26,7 @@ fn kubeconfig(path: &str, credential: ClientCredential) -> FileState<Kubeconfig>
         server: Some("https://10.0.0.1:6443".to_owned()),
         credential,
         certificate: None,
+        renewed: None,
         certificate_problem: None,
         files: Vec::new(),
         missing_files: Vec::new(),
@@ -79,6 +80,7 @@ fn config(state: ConfigFileState) -> ConfigFile {
         state,
         document: None,
         comment_lines: std::collections::BTreeSet::new(),
+        second_document: None,
     }
 }
 
@@ -244,6 +246,7 @@ fn who_renews_otherwise_is_left_in_peace() {
         snapshot.config.unknown = vec![UnknownField {
             path: "RotateCertificates".to_owned(),
             at: file("/c.yaml", 26),
+            below: None,
             meant: Some("rotateCertificates"),
             duplicate: false,
             since: None,
@@ -389,4 +392,37 @@ fn an_expired_serving_certificate_is_a_warning() {
     let found = serving(until(NOW - 1), None);
     assert!(found[0].starts_with("warning ") && found[0].contains("2027-01-15"), "{found:?}");
     assert!(serving(until(NOW + 1), None).is_empty());
+}
+
+#[test]
+fn a_kubelet_without_a_kubeconfig_is_standalone() {
+    use crate::rules::tests::support::DROP_IN;
+    assert!(found(&kubeadm(), Inputs::default(), "AU011").is_empty());
+    let mask = "/etc/systemd/system/kubelet.service.d/10-kubeadm.conf";
+    let masked = found(&kubeadm().link(mask, "/dev/null"), Inputs::default(), "AU011");
+    assert!(masked[0].starts_with(&format!("error {mask}: ")) && masked[0].contains(DROP_IN), "{masked:?}");
+    let bare = found(&kubeadm().without(DROP_IN), Inputs::default(), "AU011");
+    assert!(bare[0].starts_with("warning "), "{bare:?}");
+}
+
+#[test]
+fn a_start_depends_on_the_kubeconfigs_own_certificate() {
+    let expire = |snapshot: &mut Snapshot, renewed: bool| {
+        snapshot.machine.kubeconfig = with_certificate(YEAR + 1);
+        if let (FileState::Present(found), FileState::Present(other)) =
+            (&mut snapshot.machine.kubeconfig, with_certificate(YEAR / 2))
+        {
+            found.renewed = other.certificate.filter(|_| renewed);
+        }
+    };
+    let hidden = judged("AU002", |snapshot| expire(snapshot, true));
+    assert!(hidden[0].starts_with("fatal") && hidden[0].contains(CURRENT), "{hidden:?}");
+    // Without --bootstrap-kubeconfig the kubelet takes the renewed one without a look at the other.
+    let mut alone = host(&[("--bootstrap-kubeconfig", "".into(), From::Flag(file("/u.conf", 2)))], |_| ());
+    expire(&mut alone, true);
+    assert!(says(&alone, "AU002").is_empty());
+    alone.settings.0.insert("rotateCertificates".to_owned(), alone.settings.get("registerNode").cloned().unwrap());
+    alone.settings.0.get_mut("rotateCertificates").unwrap().value = false.into();
+    expire(&mut alone, false);
+    assert!(says(&alone, "AU002")[0].starts_with("error"), "it runs, and the API server refuses it");
 }

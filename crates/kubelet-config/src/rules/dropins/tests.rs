@@ -35,11 +35,11 @@ fn the_better_directory_hides_a_file_of_the_same_name() {
 }
 
 #[test]
-fn a_copy_with_the_same_flags_is_worth_a_line() {
+fn a_copy_with_the_same_flags_loses_nothing() {
     // image-builder's own 10-kubeadm.conf hides the packaged one.
     let text = "[Service]\nEnvironment=\"KUBELET_KUBECONFIG_ARGS=--bootstrap-kubeconfig=/b --kubeconfig=/k\"\nEnvironment=\"KUBELET_CONFIG_ARGS=--config=/c\"\nExecStart=\nExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS\n";
     let found = found(&kubeadm().file(format!("{DIRECTORY}/10-kubeadm.conf"), text), external(), "SD010");
-    assert!(found[0].starts_with("info"), "{found:?}");
+    assert!(found.is_empty(), "{found:?}");
 }
 
 #[test]

@@ -14,7 +14,7 @@ fn a_byte_order_mark_costs_the_first_variable() {
     );
     assert!(found(&tree, external(), "SD004").is_empty(), "said once");
     let harmless = kubeadm().file(ENV, "KUBELET_EXTRA_ARGS=\r\n");
-    assert!(found(&harmless, external(), "SD025")[0].starts_with("warning /etc/default/kubelet:1"));
+    assert!(found(&harmless, external(), "SD025").is_empty());
 }
 
 #[test]

@@ -158,3 +158,28 @@ fn what_follows_from_text_behind_a_quote_is_to_be_remedied_there() {
     assert_eq!(address.caused_by.as_ref().unwrap().0, "SD014");
     assert!(address.edits.is_empty());
 }
+
+#[test]
+fn two_paths_on_one_line_are_none() {
+    let own = "/etc/systemd/system/kubelet.service.d/20-own.conf";
+    let line = "[Service]\nEnvironmentFile=\nEnvironmentFile=-/etc/default/kubelet -/etc/sysconfig/kubelet\n";
+    let tree = kubeadm().file(own, line).file("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--cloud-provider=external\n");
+    let found_in = found(&tree, external(), "SD013");
+    assert!(
+        found_in[0].starts_with(&format!("error {own}: ")) && found_in[0].contains("Lost: --cloud-provider"),
+        "{found_in:?}"
+    );
+    let fixed = crate::rules::tests::support::fixed(&tree, &external(), "SD013");
+    let right = "EnvironmentFile=-/etc/default/kubelet\nEnvironmentFile=-/etc/sysconfig/kubelet\n";
+    assert!(fixed[0].ends_with(right), "{fixed:?}");
+}
+
+#[test]
+fn a_comment_that_ends_in_a_backslash_takes_the_next_line() {
+    let tree = kubeadm().file("/etc/default/kubelet", "# args \\\nKUBELET_EXTRA_ARGS=--cloud-provider=external\n");
+    let found_in = found(&tree, external(), "SD004");
+    assert!(
+        found_in[0].starts_with("error /etc/default/kubelet:2: the comment above ends in a backslash"),
+        "{found_in:?}"
+    );
+}

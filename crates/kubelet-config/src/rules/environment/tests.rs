@@ -159,3 +159,13 @@ fn an_empty_environment_line_clears_the_others() {
     assert!(places.iter().any(|place| place.starts_with(&format!("warning {OWN}:2"))), "{places:?}");
     assert_eq!(fixed_files(&tree, &external(), "SD024"), [""; 0], "systemd documents the empty line as a reset");
 }
+
+#[test]
+fn a_variable_that_is_taken_out_loses_its_flags() {
+    let own = "/etc/systemd/system/kubelet.service.d/20-own.conf";
+    let tree = kubeadm()
+        .file(own, "[Service]\nUnsetEnvironment=KUBELET_EXTRA_ARGS\n")
+        .file("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--cloud-provider=external\n");
+    let found_in = found(&tree, external(), "SD024");
+    assert!(found_in[0].starts_with(&format!("error {own}:2: `UnsetEnvironment=`")), "{found_in:?}");
+}

@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::uses;
+use crate::kubelet::effective::From;
 use crate::kubelet::flags::{FlagSpec, FlagUse, Repeat, ValueKind, pairs, table};
 use crate::kubelet::snapshot::Snapshot;
 use crate::kubelet::text::shortened;
+use crate::rules::resources::map_replaced::MAPS;
 use crate::rules::{Finding, Report, Severity, at};
 
 pub(in crate::rules) fn duplicate(snapshot: &Snapshot, report: &mut Report) {
@@ -13,6 +15,7 @@ pub(in crate::rules) fn duplicate(snapshot: &Snapshot, report: &mut Report) {
     for used in uses(snapshot).filter(|used| used.spec.is_some()) {
         seen.entry(&used.name).or_default().push(used);
     }
+    over_files(snapshot, report);
     for (name, uses) in seen {
         let (Some(spec), Some((last, earlier))) = (table::find(name), uses.split_last()) else { continue };
         let Some((severity, what)) = what_is_lost(spec, last, earlier).filter(|_| !earlier.is_empty()) else {
@@ -46,6 +49,30 @@ pub(in crate::rules) fn duplicate(snapshot: &Snapshot, report: &mut Report) {
             finding = finding.step(at::flag(snapshot, used), format!("{} is given here", shown(used)));
         }
         report.add(finding.step(at, format!("{} is given last", shown(last))));
+    }
+}
+
+/// Other fields than those of RS007 that a flag overrides with another value.
+fn over_files(snapshot: &Snapshot, report: &mut Report) {
+    let mut seen = BTreeSet::new();
+    let fields = uses(snapshot).filter_map(|used| Some((used, used.spec?.field?)));
+    for (used, field) in fields.filter(|(_, field)| !MAPS.contains(field) && *field != "featureGates") {
+        let (Some(entry), Some(setting)) = (snapshot.config.entry(field), snapshot.settings.get(field)) else {
+            continue;
+        };
+        let is_overridden = matches!(setting.from, From::Flag(_)) && setting.value != entry.node.to_json();
+        let is_same = entry.node.text().is_some_and(|text| Some(text) == setting.value.as_str().map(str::to_owned));
+        let in_drop_in = snapshot.config.files.iter().any(|file| file.drop_in && file.at.file == entry.at.file);
+        if !is_overridden || is_same || !seen.insert(field) {
+            continue;
+        }
+        let at = at::flag(snapshot, used);
+        let message = format!("{field} of this file has no effect: {} at {at} overrides it", shown(used));
+        let fix = format!("delete {field} at {}, or the flag at {at}", entry.at);
+        // Whoever wrote a drop-in wanted to override something.
+        let severity = if in_drop_in { Severity::Warning } else { Severity::Info };
+        let finding = Finding::new("FL005", severity, entry.at.clone(), message).fix(fix);
+        report.add(finding.step(at, "the flag is given here"));
     }
 }
 

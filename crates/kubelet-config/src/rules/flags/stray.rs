@@ -10,12 +10,15 @@ use crate::kubelet::snapshot::Snapshot;
 use crate::kubelet::systemd::Assignment;
 use crate::rules::at::shortened;
 use crate::rules::encoding::{in_ascii, odd_character, plain};
-use crate::rules::lost::{Arrived, whole};
+use crate::rules::lost::{self, Arrived, whole};
 use crate::rules::{Finding, Report, Severity, at};
 
 pub(in crate::rules) fn stray(snapshot: &Snapshot, report: &mut Report) {
     if snapshot.command.launcher == Launcher::Script {
         return;
+    }
+    if let Some(finding) = not_expanded(snapshot) {
+        return report.add(finding);
     }
     let arrived = Arrived::of(snapshot);
     let mut comment: Option<&PositionalArg> = None;
@@ -44,6 +47,24 @@ pub(in crate::rules) fn stray(snapshot: &Snapshot, report: &mut Report) {
         }
         report.add(finding);
     }
+}
+
+/// The colon in front of the command that turns the expansion of variables off, if it has some.
+fn not_expanded(snapshot: &Snapshot) -> Option<Finding> {
+    let exec = snapshot.unit.exec.as_ref().filter(|exec| lost::is_not_expanded(exec))?;
+    let at = exec.words.first().map_or(&exec.at, |word| &word.at);
+    let words = exec.words.iter().map(|word| word.text.as_str());
+    let variables: Vec<&str> = words.filter(|text| text.contains('$')).collect();
+    let message = format!(
+        "the colon in `ExecStart={}` turns the expansion of variables off: the kubelet gets {} as they are written, and exits",
+        exec.prefixes,
+        shortened(&variables.join(" "))
+    );
+    let right = format!("{}{}", exec.prefixes.replace(':', ""), exec.program);
+    let fix = format!("delete the colon: write `ExecStart={right}` at {at}, then {}", lost::reload(snapshot));
+    let is_plain = at.width > 0 && !exec.prefixes.contains('@');
+    let edit = is_plain.then(|| (at.clone(), Change::Text(right)));
+    Some(Finding::new("SD016", Severity::Fatal, at.clone(), message).fix(fix).edits(edit))
 }
 
 /// With an edit where the word itself tells what is meant.

@@ -89,9 +89,12 @@ fn fl002_deletes_the_flag_with_its_value() {
 fn fl002_needs_a_version() {
     use crate::kubelet::resolve::resolve;
     use crate::rules::lint;
-    let report = lint(&resolve(&host("--cloud-config=/x"), Inputs::default()));
+    let report = lint(&resolve(&host("--pod-infra-container-image=x"), Inputs::default()));
     assert!(report.not_checked.iter().any(|lack| lack.rule == "FL002"));
     assert!(report.findings.iter().any(|finding| finding.rule == "FL003"));
+    let gone = |extra: &str| found(&host(extra), Inputs::default(), "FL002").join("");
+    assert!(gone("--cloud-config=/x").starts_with("error"), "no kubelet that is supported has it");
+    assert!(gone("--network-plugin=cni").starts_with("fatal"), "no kubelet of the table has it");
 }
 
 #[test]
@@ -108,9 +111,6 @@ fn fl003_warns_if_the_next_release_removes_it() {
 fn fl004_names_the_value_that_the_kubelet_refuses() {
     for (extra, severity) in [
         ("--max-pods=many", "fatal"),
-        ("--system-reserved=cpu=memory=200Mi", "fatal"),
-        ("--kube-reserved=gpu=1", "fatal"),
-        ("--kube-reserved=memory=-1Gi", "fatal"),
         ("--node-status-update-frequency=10", "fatal"),
         ("--eviction-hard=memory.available=100Mi", "fatal"),
         ("--node-ip --v=2", "error"),
@@ -160,7 +160,7 @@ fn fl005_is_silent_where_nothing_is_lost() {
     for extra in [
         "--node-labels=a=b --node-labels=c=d",
         "--node-labels=a=b --node-labels=a=b",
-        "--cluster-dns=10.0.0.1 --cluster-dns=10.0.0.2",
+        "--tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 --tls-cipher-suites=TLS_AES_128_GCM_SHA256",
         "--v=2 --vmodule=x=1",
     ] {
         assert_eq!(of(extra, "FL005"), [""; 0], "{extra}");
@@ -312,4 +312,20 @@ fn a_healthy_host_has_no_finding() {
     for rule in ["FL001", "FL002", "FL003", "FL004", "FL005", "FL006", "SD016"] {
         assert_eq!(found(&kubeadm(), version("1.36.3"), rule), [""; 0], "{rule}");
     }
+}
+
+#[test]
+fn a_flag_that_overrides_the_file_is_told_with_both_places() {
+    let file = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 50\n";
+    let main = "/var/lib/kubelet/config.yaml";
+    let of = |tree: &MemoryTree| found(tree, Inputs::default(), "FL005").join("|");
+    let overrides_the_file = of(&host("--max-pods=100").file(main, file));
+    assert!(overrides_the_file.starts_with(&format!("info {main}:3: ")), "{overrides_the_file}");
+    assert!(overrides_the_file.contains("/etc/default/kubelet:1"), "{overrides_the_file}");
+    assert_eq!(of(&host("--max-pods=50").file(main, file)), "");
+    let drop_in = of(&host("--max-pods=100 --config-dir=/d").file("/d/10-own.conf", file));
+    assert!(drop_in.starts_with("warning /d/10-own.conf:3: "), "{drop_in}");
+    let sized = file.replace("maxPods: 50", "systemReserved: {memory: 1Gi}");
+    let map = host("--system-reserved=memory=100Mi --config-dir=/d").file("/d/10-own.conf", sized);
+    assert!(found(&map, Inputs::default(), "RS007")[0].starts_with("warning /d/10-own.conf:3: "));
 }

@@ -1,7 +1,8 @@
 //! FL004: values that the kubelet does not take.
 
 use super::uses;
-use crate::kubelet::flags::{FlagSpec, FlagUse, ValueKind, pairs, table};
+use crate::kubelet::flag_text::flags_in;
+use crate::kubelet::flags::{FlagSpec, FlagUse, table};
 use crate::kubelet::snapshot::Snapshot;
 use crate::kubelet::text::shortened;
 use crate::rules::{Finding, Report, Severity, at};
@@ -14,13 +15,21 @@ pub(in crate::rules) fn bad_value(snapshot: &Snapshot, report: &mut Report) {
         let Some(spec) = used.spec.filter(known) else { continue };
         let (flag, value) = (&used.written, shortened(&used.value));
         let at = at::value_part(snapshot, used, 0, used.value.len());
-        let (severity, message, fix) = if let Some(reason) = refusal(spec, used) {
-            let fix =
-                format!("write {} for {flag} at {at}, for example {flag}={}", spec.value.form().0, spec.value.form().1);
-            (Severity::Fatal, format!("the kubelet exits because of {flag}='{value}': {reason}"), fix)
+        let (form, example) = spec.value.form();
+        let (severity, message, fix) = if !spec.value.takes(&used.value) {
+            let fix = format!("write {form} for {flag} at {at}, for example {flag}={example}");
+            (Severity::Fatal, format!("the kubelet exits because of {flag}='{value}': the flag takes {form}"), fix)
         } else if used.value_in_next_word && names_a_flag(&used.value) {
             let message = format!("{flag} has no value: the kubelet takes '{value}' as its value and not as a flag");
             (Severity::Error, message, format!("write {flag}=VALUE at {at}, or delete {flag}"))
+        } else if let Some(flag) =
+            flags_in(&used.value).first().filter(|found| found.offset > 0 && !in_braces(snapshot, used))
+        {
+            let message = format!(
+                "{} takes all of '{value}' as its value: a quote inside the quotes of the file makes {} a part of it",
+                used.written, flag.text
+            );
+            (Severity::Error, message, format!("delete the inner quotes at {at}"))
         } else {
             continue;
         };
@@ -38,31 +47,16 @@ pub(in crate::rules) fn bad_value(snapshot: &Snapshot, report: &mut Report) {
     }
 }
 
+/// Whether the value comes by `${VAR}`, of which SD006 tells, or is a label, which is judged as one.
+fn in_braces(snapshot: &Snapshot, used: &FlagUse) -> bool {
+    let word = at::word(snapshot, used, usize::from(used.value_in_next_word));
+    used.name == "node-labels" || word.is_some_and(|word| word.origins.iter().any(|origin| origin.braces))
+}
+
 /// Whether a word is another flag: its name is one, or has its two dashes.
 fn names_a_flag(value: &str) -> bool {
     value.strip_prefix("--").is_some_and(|rest| {
         let name = rest.split('=').next().unwrap_or_default();
         table::find(&name.replace('_', "-")).is_some()
-    })
-}
-
-/// Why the kubelet does not take the value; `None` if it does. Over a wrong `--kube-reserved` or `--system-reserved` it
-/// exits after its flags are parsed (`parseResourceList` of cmd/kubelet/app/server.go).
-fn refusal(spec: &FlagSpec, used: &FlagUse) -> Option<String> {
-    if !spec.value.takes(&used.value) {
-        return Some(format!("the flag takes {}", spec.value.form().0));
-    }
-    if !matches!(spec.name, "kube-reserved" | "system-reserved") {
-        return None;
-    }
-    pairs(ValueKind::Map, &used.value).into_iter().find_map(|pair| {
-        let (key, value) = (shortened(pair.key), shortened(pair.value));
-        if !["cpu", "memory", "ephemeral-storage", "pid"].contains(&pair.key) {
-            return Some(format!("the kubelet can reserve cpu, memory, ephemeral-storage and pid, but not '{key}'"));
-        }
-        if !ValueKind::Quantity.takes(pair.value) {
-            return Some(format!("'{value}' for {key} is not a quantity"));
-        }
-        pair.value.starts_with('-').then(|| format!("'{value}' for {key} is negative"))
     })
 }

@@ -44,6 +44,7 @@ fn swap_before_the_configuration_is_written_is_a_warning_and_without_proc_nothin
         state: crate::kubelet::config::ConfigFileState::Missing,
         document: None,
         comment_lines: std::collections::BTreeSet::new(),
+        second_document: None,
     }];
     let found = says(&snapshot, "KN001");
     assert!(found[0].starts_with("warning /proc/swaps:2: "), "{found:?}");

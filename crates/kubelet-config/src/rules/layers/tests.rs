@@ -46,7 +46,10 @@ fn sd023_names_what_hides_the_words() {
     let script = k3s().file("/etc/rancher/k3s/config.yaml", "kubelet-arg: [\n");
     let found = judged(&script, "SD023");
     assert_eq!(found.len(), 1, "{found:?}");
-    assert!(found[0].starts_with("info /etc/rancher/k3s/config.yaml"), "{found:?}");
+    assert!(found[0].starts_with("fatal /etc/rancher/k3s/config.yaml"), "{found:?}");
+    assert!(judged(&script, "RS001").is_empty(), "what the file says is not known");
+    let wrapper = kubeadm().file("/usr/bin/kubelet", "#!/bin/bash\nexec /opt/kubelet --v=2 \"$@\"\n");
+    assert!(judged(&wrapper, "SD023")[0].contains("is a script (#!/bin/bash)"));
 }
 
 #[test]

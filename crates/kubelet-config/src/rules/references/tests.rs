@@ -1,6 +1,7 @@
 use crate::kubelet::resolve::Inputs;
 use crate::kubelet::tree::MemoryTree;
-use crate::rules::tests::support::{DROP_IN, UNIT, carets, external, fixed_files, found, kubeadm, lost};
+use crate::rules::Severity;
+use crate::rules::tests::support::{DROP_IN, UNIT, carets, external, findings_with, fixed_files, found, kubeadm, lost};
 
 const ENV: &str = "/etc/default/kubelet";
 const OWN: &str = "/etc/systemd/system/kubelet.service.d/20-own.conf";
@@ -115,4 +116,28 @@ fn flags_that_the_new_command_gives_itself_are_not_lost() {
     assert!(found(&kubeadm().file(OWN, same), Inputs::default(), "SD007").is_empty());
     let other = exec("--config=/etc/other.yaml $KUBELET_KUBECONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS");
     assert!(found(&kubeadm().file(OWN, other), Inputs::default(), "SD007")[0].starts_with("info"));
+}
+
+#[test]
+fn a_default_as_a_shell_has_it_and_the_colon_are_named() {
+    let unit = |exec: &str| {
+        let text = format!("[Service]\nEnvironment=IP=10.0.0.7\nExecStart=\nExecStart={exec}\n");
+        kubeadm().file("/etc/systemd/system/kubelet.service.d/20-own.conf", text)
+    };
+    let tree = unit("/usr/bin/kubelet --node-ip=${IP:-}");
+    let shell_has = found(&tree, Inputs::default(), "SD006");
+    assert!(shell_has[0].starts_with("error /etc/systemd/system/kubelet.service.d/20-own.conf:4"), "{shell_has:?}");
+    assert!(crate::rules::tests::support::fixed(&tree, &Inputs::default(), "SD006")[0].contains("--node-ip=${IP}\n"));
+    let colon = unit(":/usr/bin/kubelet $IP $ARGS");
+    let fatal = findings_with(&colon, Inputs::default()).into_iter().filter(|one| one.severity == Severity::Fatal);
+    let fatal: Vec<_> = fatal.map(|one| one.rule).collect();
+    assert_eq!(fatal, ["SD016"], "one mistake, one finding");
+}
+
+#[test]
+fn kubeadms_variable_that_is_set_nowhere_is_named() {
+    let file = "/var/lib/kubelet/kubeadm-flags.env";
+    let tree = kubeadm().file(file, "KUBELET_EXTRA_ARGS=\"--v=4\"\n");
+    let found = found(&tree, Inputs::default(), "SD002");
+    assert!(found[0].starts_with(&format!("warning {file}:1: KUBELET_KUBEADM_ARGS")), "{found:?}");
 }

@@ -9,7 +9,7 @@ use crate::rules::{Finding, Report, Severity, settings};
 
 /// The maps that have a flag which empties them at its first use: `LangleSeparatedMapStringString` and `MapStringString`
 /// of k8s.io/component-base.
-const MAPS: [&str; 6] = [
+pub(in crate::rules) const MAPS: [&str; 6] = [
     "evictionHard",
     "evictionMinimumReclaim",
     "evictionSoft",
@@ -50,9 +50,18 @@ pub(in crate::rules) fn map_replaced(snapshot: &Snapshot, report: &mut Report) {
                 let finding = finding(&format!("the flag --{flag} that {program} itself passes before 1.32"));
                 report.add(with_argument(finding, snapshot, &format!("{flag}={}", text(&in_file))));
             }
-            Some(From::Flag(by)) if !missing.is_empty() => {
+            Some(From::Flag(by)) if in_file.iter().any(|(key, value)| effective.get(key) != Some(value)) => {
                 let finding = finding(&format!("the flag --{flag} ({by})"));
-                let finding = add_pairs(finding, snapshot, field, &missing);
+                let in_drop_in = snapshot.config.files.iter().any(|file| file.drop_in && file.at.file == entry.at.file);
+                let finding = match &missing[..] {
+                    // Whoever wrote a drop-in wanted to override something; in the main file it may be a default.
+                    [] if !in_drop_in => Finding { severity: Severity::Info, ..finding },
+                    _ => finding,
+                };
+                let finding = match &missing[..] {
+                    [] => finding.fix(format!("delete {field} at {}, or the flag at {by}", entry.at)),
+                    missing => add_pairs(finding, snapshot, field, missing),
+                };
                 report.add(finding.step(by.clone(), format!("--{flag} is given here")));
             }
             _ => {}

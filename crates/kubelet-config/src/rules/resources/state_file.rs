@@ -10,7 +10,8 @@ pub(in crate::rules) fn other_policy(snapshot: &Snapshot, report: &mut Report) {
     let commands = snapshot.unit.settings.get(&("Service".to_owned(), "ExecStartPre".to_owned()));
     let commands = commands.map(|commands| commands.value.as_str());
     for field in ["cpuManagerPolicy", "memoryManagerPolicy"] {
-        let Some((state, policy)) = snapshot.machine.state_policies.get(field).zip(snapshot.settings.text(field))
+        let Some((state, policy)) =
+            snapshot.machine.beside.state_policies.get(field).zip(snapshot.settings.text(field))
         else {
             continue;
         };

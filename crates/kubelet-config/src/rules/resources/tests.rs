@@ -180,5 +180,15 @@ fn a_flag_that_empties_the_map_of_the_file_takes_its_values_away() {
         file.clone().file("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=\"--eviction-hard=memory.available<2Gi\"\n");
     assert!(one(&tree, "RS007").starts_with("warning /var/lib/kubelet/config.yaml:5: "));
     let all = "KUBELET_EXTRA_ARGS=--eviction-hard=memory.available<2Gi,nodefs.available<6%\n";
-    assert_eq!(one(&file.file("/etc/default/kubelet", all), "RS007"), "");
+    assert!(
+        one(&file.file("/etc/default/kubelet", all), "RS007").starts_with("info "),
+        "every threshold is given anew"
+    );
+}
+
+#[test]
+fn a_misspelt_signal_is_one_mistake() {
+    let tree = with("evictionHard: {memory.avaliable: 100Mi, nodefs.available: 10%}\n");
+    assert!(one(&tree, "CF007").contains("memory.avaliable"));
+    assert_eq!(one(&tree, "RS002"), "");
 }

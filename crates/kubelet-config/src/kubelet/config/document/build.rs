@@ -1,8 +1,8 @@
 //! From the YAML parser's events to nodes with places.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
-use granit_parser::{ErrorKind, Event, Marker, Parser, ScanError, Span, StrInput};
+use granit_parser::{ErrorKind, Event, Marker, Parser, ScalarStyle, ScanError, Span, StrInput};
 
 use super::{BadDocument, Entry, MAX_DEPTH, Node, Value, scalar};
 use crate::kubelet::location::Location;
@@ -90,17 +90,50 @@ impl<'a> Builder<'a> {
     }
 
     fn map(&mut self, depth: usize) -> Result<Value, BadDocument> {
-        let mut entries = Vec::new();
+        let (mut entries, mut merged) = (Vec::new(), BTreeSet::new());
         loop {
             let (event, span) = self.event()?;
             if event == Event::MappingEnd {
                 return Ok(Value::Map(entries));
             }
+            if matches!(&event, Event::Scalar(text, ScalarStyle::Plain, _, None) if text.as_ref() == "<<") {
+                let (event, span) = self.event()?;
+                let value = self.node(event, span, depth)?;
+                self.merge(value, span, &mut entries, &mut merged)?;
+                continue;
+            }
             let key = self.node(event, span, depth)?;
             let text = scalar::key(key.value).map_err(|reason| self.bad(span.start, reason))?;
             let (event, span) = self.event()?;
-            entries.push(Entry { key: text, at: key.at, node: self.node(event, span, depth)? });
+            let node = self.node(event, span, depth)?;
+            // What is merged is overridden and not there twice.
+            if merged.remove(&text) {
+                entries.retain(|entry: &Entry| entry.key != text);
+            }
+            entries.push(Entry { key: text, at: key.at, node });
         }
+    }
+
+    /// The entries of a map, or of several, behind the key `<<`: of a list the first that has a key counts.
+    fn merge(
+        &self,
+        value: Node,
+        span: Span,
+        entries: &mut Vec<Entry>,
+        merged: &mut BTreeSet<String>,
+    ) -> Result<(), BadDocument> {
+        let maps = if let Value::List(items) = value.value { items } else { vec![value] };
+        for map in maps.into_iter().rev() {
+            let Value::Map(others) = map.value else {
+                return Err(self.bad(span.start, "a merge key (`<<`) takes a map or a list of maps"));
+            };
+            for other in others {
+                entries.retain(|entry| entry.key != other.key);
+                merged.insert(other.key.clone());
+                entries.push(other);
+            }
+        }
+        Ok(())
     }
 
     fn copy_of_anchor(&mut self, id: usize, span: Span, depth: usize) -> Result<Node, BadDocument> {

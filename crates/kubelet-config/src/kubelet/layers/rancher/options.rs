@@ -73,13 +73,14 @@ pub(super) fn read(
         files::read(tree, &file, program, &mut options, kubelet);
     }
     for (option, values) in given {
-        if option == "kubelet-arg" {
-            kubelet.new_argument = None;
+        // The parser puts the files' values before the command line's, into a list that keeps both, whatever the
+        // documentation says; of another option the last value counts.
+        match options.0.get_mut(&option) {
+            Some(existing) => existing.items.extend(values.items),
+            None => {
+                options.0.insert(option, values);
+            }
         }
-        // k3s's and RKE2's documentation: the command line overwrites all values of the list. (Their parser puts the
-        // files' values before the command line's, into a list that would keep both: who relies on that, relies on
-        // what the documentation denies.)
-        replace(&mut options, option, values, true, kubelet);
     }
     for unknown in &mut kubelet.unknown_options {
         unknown.is_given = unknown.meant.is_some_and(|meant| options.0.contains_key(meant));
@@ -93,7 +94,7 @@ pub(super) fn read(
 }
 
 /// Puts values in the place of earlier ones; what a list loses is noted.
-fn replace(options: &mut Options, option: String, values: Values, by_command_line: bool, kubelet: &mut KubeletCommand) {
+fn replace(options: &mut Options, option: String, values: Values, kubelet: &mut KubeletCommand) {
     let by = values.at.clone();
     let lost = match options.0.get(&option) {
         Some(old) if LISTS.contains(&option.as_str()) => {
@@ -110,7 +111,7 @@ fn replace(options: &mut Options, option: String, values: Values, by_command_lin
         && !lost.is_empty()
         && kubelet.replaced.len() < MAX_REPLACED
     {
-        kubelet.replaced.push(ReplacedList { key: option, at: old.at, lost, by, by_command_line });
+        kubelet.replaced.push(ReplacedList { key: option, at: old.at, lost, by, by_command_line: false });
     }
 }
 

@@ -152,15 +152,16 @@ fn the_command_line_goes_over_files_and_files_over_variables() {
     assert_eq!(
         given(&command),
         [
+            "--a=1 (/etc/rancher/k3s/config.yaml:3)",
             "--a=2 (/etc/systemd/system/k3s-agent.service:3)",
             "--b=1 (/etc/systemd/system/k3s-agent.service:3)",
+            "--c=1 (/etc/rancher/k3s/config.yaml:4)",
             "--hostname-override=cli (/etc/systemd/system/k3s-agent.service:3)",
-            "--node-ip=10.0.0.9 (/etc/systemd/system/k3s-agent.service:3)",
+            "--node-ip=10.0.0.1,10.0.0.9 (/etc/rancher/k3s/config.yaml:5)",
             "--resolv-conf=/r (/etc/default/k3s-agent:2)",
         ]
     );
-    assert_eq!(command.replaced[0].lost[0].0, "c=1");
-    assert!(command.replaced[0].by_command_line);
+    assert!(command.replaced.is_empty(), "lists are joined");
 }
 
 #[test]

@@ -106,3 +106,17 @@ fn the_cri_plugin_may_be_disabled_under_any_of_its_names() {
     let short = "disabled_plugins = ['io.containerd.grpc.v1.cri']\n";
     assert_eq!(disabled(short, Some("1.6.1")), None);
 }
+
+#[test]
+fn a_driver_that_does_not_count_is_told_with_the_reason() {
+    let why = |text: &str, version: &str| {
+        let tree = MemoryTree::new().file(DEFAULT_CONFIG, text);
+        read(&tree, Path::new(DEFAULT_CONFIG), Some(version), true).idle_driver.map_or(String::new(), |idle| idle.value)
+    };
+    let table = |name: &str| format!("[plugins.\"{name}\".containerd.runtimes.runc.options]\nSystemdCgroup = true\n");
+    assert!(why(&table(GRPC_URI), "1.6.10").contains("no `version = 2`"));
+    assert!(why(&format!("version = 3\n{}", table(GRPC_URI)), "2.0.0").contains(RUNTIME_URI));
+    assert_eq!(why(&format!("version = 2\n{}", table(GRPC_URI)), "1.7.0"), "");
+    let other = table(GRPC_URI).replace("runc.options", "kata.options");
+    assert!(why(&format!("version = 2\n{other}"), "1.7.0").contains("belongs to the runtime kata"));
+}

@@ -66,21 +66,26 @@ fn a_certificate_is_followed_from_the_kubeconfigs_directory() {
 }
 
 #[test]
-fn a_renewed_certificate_counts_more_than_inline_data() {
+fn a_renewed_certificate_is_told_beside_inline_data() {
     use base64::Engine;
     use base64::prelude::BASE64_STANDARD;
     let given = BASE64_STANDARD.encode(pem("system:node:given", 2024, 2025, false));
     let user = format!("{{client-certificate-data: {given}, client-key-data: eA==}}");
     let tree = MemoryTree::new().file(PATH, text(&user)).file(CURRENT, pem("system:node:renewed", 2025, 2026, false));
-    let name = |rotates: bool| {
+    let names = |rotates: bool| {
         let settings = settings(&[("rotateCertificates", rotates.into())]);
         match kubeconfig(&tree, &settings, "--kubeconfig") {
-            FileState::Present(found) => found.certificate.unwrap().common_name.unwrap(),
+            FileState::Present(found) => {
+                (found.certificate.unwrap().common_name.unwrap(), found.renewed.and_then(|renewed| renewed.common_name))
+            }
             other => panic!("{other:?}"),
         }
     };
-    assert_eq!(name(true), "system:node:renewed");
-    assert_eq!(name(false), "system:node:given");
+    let given = "system:node:given".to_owned();
+    assert_eq!(names(true), (given.clone(), Some("system:node:renewed".to_owned())));
+    assert_eq!(names(false), (given, None));
+    let FileState::Present(found) = of_running(&tree, PATH, None) else { panic!("it is there") };
+    assert_eq!(found.certificate.unwrap().common_name.as_deref(), Some("system:node:renewed"));
 }
 
 #[test]

@@ -31,9 +31,11 @@ pub(super) fn find(
     let named = program.variable(unit, "config-file").or_else(|| given.get("config")?.items.first().cloned());
     let main = match &named {
         Some(word) if word.text.starts_with("http://") || word.text.starts_with("https://") => {
-            kubelet
-                .unreadable
-                .push((word.at().clone(), format!("the configuration is at {}, which is not asked", word.text)));
+            kubelet.unreadable.push((
+                word.at().clone(),
+                format!("the configuration is at {}, which is not asked", word.text),
+                false,
+            ));
             return Vec::new();
         }
         Some(word) if word.text.is_empty() => return Vec::new(),
@@ -63,15 +65,16 @@ pub(super) fn read(
     kubelet: &mut KubeletCommand,
 ) {
     let place = Location::file(path);
-    let parsed = tree.read_text(path).map_err(|error| (place.clone(), error.sentence())).and_then(|text| {
-        let document = document::parse(&place, &text).map_err(|error| (error.at, error.reason))?;
+    let read = tree.read_text(path).map_err(|error| (place.clone(), error.sentence(), false));
+    let parsed = read.and_then(|text| {
+        let document = document::parse(&place, &text).map_err(|error| (error.at, error.reason, true))?;
         Ok((document, text))
     });
     let (document, text) = match parsed {
         Ok((document, text)) if matches!(document.value, Value::Map(_) | Value::Null) => (document, text),
         other => {
-            let not_a_map =
-                |(document, _): (Node, String)| (document.at, "it is no map of options, as `key: value`".to_owned());
+            let reason = "it is no map of options, as `key: value`".to_owned();
+            let not_a_map = |(document, _): (Node, String)| (document.at, reason, true);
             kubelet.unreadable.push(other.map_or_else(|error| error, not_a_map));
             kubelet.new_argument = None;
             return;
@@ -99,7 +102,7 @@ pub(super) fn read(
         match options.0.get_mut(&option) {
             Some(_) if appends && is_null => {}
             Some(existing) if appends => existing.items.extend(values.items),
-            _ => replace(options, option, values, false, kubelet),
+            _ => replace(options, option, values, kubelet),
         }
     }
 }

@@ -1,0 +1,94 @@
+//! k0s: its worker starts the kubelet as a child, and takes the kubelet's flags from `--kubelet-extra-args`. It writes the
+//! kubelet's configuration file at each start. Read in k0s's `pkg/config/cli.go` and `pkg/component/worker/kubelet.go` 1.33.
+
+use serde_json::json;
+
+use super::{KubeletCommand, Launcher, ReplacedList};
+use crate::kubelet::systemd::{Arg, Unit};
+use crate::kubelet::text::chars;
+
+/// Derives the kubelet's words. `first` is k0s's program in the unit's argument list.
+pub(super) fn resolve_command(unit: &Unit, first: usize) -> KubeletCommand {
+    let kubelet = KubeletCommand::new(Launcher::K0s);
+    let words = unit.argv.get(first + 1..).unwrap_or_default();
+    let Some(command) = words.iter().find(|word| matches!(word.text.as_str(), "worker" | "controller")) else {
+        return kubelet;
+    };
+    let has = |option: &str| values(words, option).last().is_some_and(|value| value.text != "false");
+    if command.text == "controller" && !has("enable-worker") && !has("single") {
+        let reason = "a controller of k0s without --enable-worker runs no kubelet".to_owned();
+        return kubelet.with_unknown(command.at().clone(), reason);
+    }
+    let data = values(words, "data-dir").pop().map_or("/var/lib/k0s".to_owned(), |value| value.text);
+    let own = [
+        "kubelet".to_owned(),
+        format!("--root-dir={data}/kubelet"),
+        format!("--kubeconfig={data}/kubelet.conf"),
+        format!("--cert-dir={data}/kubelet/pki"),
+    ];
+    let own = own.map(|text| Arg::new(text, command.at().clone()));
+    let mut given = values(words, "kubelet-extra-args");
+    let extra = given.pop();
+    let flags = extra.iter().flat_map(split).collect::<Vec<_>>();
+    let built_in = [vec![true; own.len()], vec![false; flags.len()]].concat();
+    let replaced = given.iter().filter_map(|lost| replaced(lost, extra.as_ref()?, &flags)).collect();
+    let args = own.into_iter().chain(flags).collect();
+    KubeletCommand { args, built_in, replaced, settings: settings(), ..kubelet }
+}
+
+/// The values of an option, in order; of a switch `true`.
+fn values(words: &[Arg], option: &str) -> Vec<Arg> {
+    let is_switch = matches!(option, "enable-worker" | "single");
+    let value = |(index, word): (usize, &Arg)| {
+        let rest = word.text.strip_prefix("--")?.strip_prefix(option)?;
+        match rest.strip_prefix('=') {
+            Some(value) => Some(Arg { text: value.to_owned(), ..word.clone() }),
+            None if rest.is_empty() && is_switch => Some(Arg { text: "true".to_owned(), ..word.clone() }),
+            None if rest.is_empty() => words.get(index + 1).cloned(),
+            None => None,
+        }
+    };
+    words.iter().enumerate().filter_map(value).collect()
+}
+
+/// The flags of a value, each at its place where that is known to the character.
+fn split(value: &Arg) -> Vec<Arg> {
+    let at = value.at();
+    // The value ends where its word does.
+    let start = (at.column + at.width).checked_sub(chars(&value.text)).filter(|_| at.width >= chars(&value.text));
+    let words = value.text.split_whitespace().map(|flag| {
+        let offset = flag.as_ptr() as usize - value.text.as_ptr() as usize;
+        let before = value.text.get(..offset).map_or(0, chars);
+        let at = start.map_or_else(|| at.clone(), |start| at.at(at.line, start + before, chars(flag)));
+        Arg::new(flag, at)
+    });
+    words.collect()
+}
+
+/// An earlier `--kubelet-extra-args`, which the last one replaces.
+fn replaced(lost: &Arg, by: &Arg, kept: &[Arg]) -> Option<ReplacedList> {
+    let is_kept = |flag: &Arg| kept.iter().any(|kept| kept.text == flag.text);
+    let lost_flags: Vec<_> = split(lost).into_iter().filter(|flag| !is_kept(flag)).collect();
+    (!lost_flags.is_empty()).then(|| ReplacedList {
+        key: "kubelet-extra-args".to_owned(),
+        at: lost.at().clone(),
+        lost: lost_flags.into_iter().map(|flag| (flag.text.clone(), flag.declared)).collect(),
+        by: by.at().clone(),
+        by_command_line: true,
+    })
+}
+
+/// What it writes into the configuration file.
+fn settings() -> Vec<(&'static str, serde_json::Value)> {
+    vec![
+        ("authentication.anonymous.enabled", json!(false)),
+        ("authentication.webhook.enabled", json!(true)),
+        ("authorization.mode", json!("Webhook")),
+        ("clusterDNS", json!(["10.96.0.10"])),
+        ("containerRuntimeEndpoint", json!("unix:///run/k0s/containerd.sock")),
+        ("failSwapOn", json!(false)),
+        ("readOnlyPort", json!(0)),
+        ("rotateCertificates", json!(true)),
+        ("serverTLSBootstrap", json!(true)),
+    ]
+}

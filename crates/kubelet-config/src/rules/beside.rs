@@ -1,0 +1,115 @@
+//! Files beside the kubelet's own: CF009, CP006, CP007, NW004.
+
+use std::collections::BTreeMap;
+
+use super::{Finding, Report, Severity, settings};
+use crate::kubelet::flags::duration_nanos;
+use crate::kubelet::machine::FileState;
+use crate::kubelet::snapshot::{Lifecycle, Snapshot};
+
+pub(super) fn file_missing(snapshot: &Snapshot, report: &mut Report) {
+    // k3s, RKE2 and k0s write these files each time they start.
+    if settings::are_managed(snapshot) {
+        return;
+    }
+    let is_there = |kubeconfig| !matches!(kubeconfig, &FileState::Missing { .. } | &FileState::NotAsked);
+    let machine = &snapshot.machine;
+    // Before a node has joined, it has neither the cluster's certificates nor a kubeconfig.
+    let has_joined = is_there(&machine.kubeconfig) || snapshot.lifecycle == Lifecycle::Running;
+    let serves_own = snapshot.settings.bool("serverTLSBootstrap") == Some(true);
+    for setting in machine.beside.missing.iter().filter(|setting| has_joined || setting.starts_with("--")) {
+        let is_half = |other: &str| snapshot.settings.text(other).is_none();
+        if setting.starts_with("tls") && (serves_own || is_half("tlsCertFile") || is_half("tlsPrivateKeyFile")) {
+            continue; // Then the kubelet does not read it.
+        }
+        let path = snapshot.settings.text(setting).unwrap_or_default();
+        let at = settings::place(snapshot, setting);
+        let name = settings::name(snapshot, setting, setting);
+        let message = format!("{name} names {path}, which does not exist: the kubelet exits");
+        let fix = format!("put the file there, or correct its path at {at}, then {}", settings::restart(snapshot, &at));
+        report.add(Finding::new("CF009", Severity::Fatal, at, message).fix(fix));
+    }
+    let [bin, config] = ["bin-dir", "config"].map(|end| format!("--image-credential-provider-{end}"));
+    for (given, other) in [(&bin, &config), (&config, &bin)] {
+        if snapshot.settings.text(given).is_some() && snapshot.settings.text(other).is_none() {
+            let at = settings::place(snapshot, given);
+            let message = format!("{given} is set without {other}: the kubelet exits");
+            let fix = format!("add {other} beside it at {at}");
+            report.add(Finding::new("CF009", Severity::Fatal, at, message).fix(fix));
+        }
+    }
+}
+
+pub(super) fn static_pods(snapshot: &Snapshot, report: &mut Report) {
+    const USUAL: [&str; 4] = [".yaml", ".yml", ".json", ".manifest"];
+    let pods = &snapshot.machine.beside.static_pods;
+    let is_usual = |file: &str| USUAL.iter().any(|end| file.ends_with(end));
+    let mut first = BTreeMap::new();
+    // What has the usual name is what is meant.
+    let (usual, odd): (Vec<_>, Vec<_>) = pods.iter().partition(|pod| is_usual(&pod.at.file));
+    for pod in usual.into_iter().chain(odd) {
+        let file = &pod.at.file;
+        let other = first.get(&pod.value);
+        if is_usual(file) && other.is_none() {
+            first.insert(pod.value.clone(), file.clone());
+            continue;
+        }
+        let what = match other {
+            Some(other) => {
+                format!("{file} holds the pod {}, as {other} does: which of the two runs is not defined", pod.value)
+            }
+            None => format!("{file} holds the pod {}, and the kubelet runs it", pod.value),
+        };
+        let message = format!("{what}. In staticPodPath every file is a pod whose name does not start with a dot");
+        let fix = format!("move {file} out of the directory");
+        report.add(Finding::new("CP006", Severity::Warning, pod.at.clone(), message).fix(fix));
+    }
+}
+
+pub(super) fn inhibit_delay(snapshot: &Snapshot, report: &mut Report) {
+    const FIELD: &str = "shutdownGracePeriod";
+    const OWN: &str = "/99-kubelet.conf";
+    let nanos = snapshot.settings.text(FIELD).and_then(duration_nanos).unwrap_or(0);
+    let Ok(wanted) = u64::try_from(nanos / 1_000_000_000) else { return };
+    let Some(counts) = snapshot.machine.beside.inhibit_delays.last().filter(|counts| counts.value < wanted) else {
+        return;
+    };
+    // A lower value of an earlier file is overridden by the file that the kubelet writes.
+    let name = counts.at.file.rsplit('/').next().unwrap_or_default();
+    if !counts.at.file.contains("/logind.conf.d/") || name <= OWN.trim_start_matches('/') {
+        return;
+    }
+    let at = settings::place(snapshot, FIELD);
+    let message = format!(
+        "{}, but logind waits {} s at most (InhibitDelayMaxSec at {}). The kubelet writes the period into \
+         /etc/systemd/logind.conf.d{OWN}, which sorts before that file and does not count, and gives up: at a shutdown pods \
+         are killed at once",
+        settings::shown(snapshot, FIELD),
+        counts.value,
+        counts.at
+    );
+    let fix = format!(
+        "write `[Login]` and `InhibitDelayMaxSec={wanted}` into /etc/systemd/logind.conf.d/zz-kubelet.conf, then `systemctl \
+         restart systemd-logind {}`. Or write at most {}s for {FIELD} at {at}",
+        snapshot.unit.name, counts.value
+    );
+    let finding = Finding::new("CP007", Severity::Warning, at, message).fix(fix);
+    report.add(finding.step(counts.at.clone(), format!("InhibitDelayMaxSec={}", counts.value)));
+}
+
+pub(super) fn cluster_dns(snapshot: &Snapshot, report: &mut Report) {
+    const FIELD: &str = "clusterDNS";
+    let is_alone = snapshot.settings.text("--kubeconfig").is_none();
+    let has_file = settings::config_file(snapshot).is_some();
+    if is_alone || !has_file || settings::are_managed(snapshot) || !snapshot.settings.list(FIELD).is_empty() {
+        return;
+    }
+    let at = settings::place(snapshot, FIELD);
+    let message = "clusterDNS is not set: every pod gets the node's name servers instead of the cluster's, and finds no Service \
+                   by its name";
+    let fix = format!("add clusterDNS with the address of the Service kube-dns, for example [10.96.0.10], to {at}");
+    report.add(Finding::new("NW004", Severity::Warning, at, message).fix(fix));
+}
+
+#[cfg(test)]
+mod tests;

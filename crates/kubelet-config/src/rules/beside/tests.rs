@@ -1,0 +1,76 @@
+use crate::kubelet::resolve::Inputs;
+use crate::kubelet::snapshot::Lifecycle;
+use crate::kubelet::tree::MemoryTree;
+use crate::rules::tests::support::{found, kubeadm};
+
+const CONFIG: &str = "/var/lib/kubelet/config.yaml";
+const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncgroupDriver: systemd\nrotateCertificates: true\n";
+
+fn with(more: &str) -> MemoryTree {
+    kubeadm().file(CONFIG, format!("{HEAD}{more}"))
+}
+
+fn one(tree: &MemoryTree, rule: &str) -> String {
+    found(tree, Inputs::default(), rule).join("|")
+}
+
+#[test]
+fn a_file_that_the_kubelet_needs_must_be_there() {
+    let authority = "authentication:\n  x509:\n    clientCAFile: /etc/kubernetes/pki/ca.crt\n";
+    let found_in = one(&with(authority), "CF009");
+    assert!(found_in.starts_with(&format!("fatal {CONFIG}:7: ")) && found_in.contains("/etc/kubernetes/pki/ca.crt"));
+    assert_eq!(one(&with(authority).file("/etc/kubernetes/pki/ca.crt", "x"), "CF009"), "");
+    // Before a node has joined, kubeadm has not written it.
+    let image = with(authority).without("/etc/kubernetes/kubelet.conf");
+    let before = Inputs { lifecycle: Lifecycle::BeforeFirstStart, ..Inputs::default() };
+    assert!(found(&image, before, "CF009").is_empty());
+    // A path of the file is relative to the file.
+    let relative = "authentication: {x509: {clientCAFile: ca.crt}}\n";
+    assert_eq!(one(&with(relative).file("/var/lib/kubelet/ca.crt", "x"), "CF009"), "");
+    // Of one of the two alone the kubelet reads nothing.
+    assert_eq!(one(&with("tlsCertFile: /a.crt\n"), "CF009"), "");
+    assert_eq!(one(&with("tlsCertFile: /a.crt\ntlsPrivateKeyFile: /a.key\n"), "CF009").matches("fatal").count(), 2);
+    let half = "KUBELET_EXTRA_ARGS=--image-credential-provider-config=/etc/default/kubelet\n";
+    assert!(
+        one(&kubeadm().file("/etc/default/kubelet", half), "CF009")
+            .contains("without --image-credential-provider-bin-dir")
+    );
+}
+
+#[test]
+fn every_file_without_a_dot_in_front_is_a_static_pod() {
+    let pod = "kind: Pod\nmetadata: {name: etcd, namespace: kube-system}\n";
+    let tree =
+        with("staticPodPath: /m\n").file("/m/etcd.yaml", pod).file("/m/.etcd.yaml.swp", pod).file("/m/README", "x");
+    assert_eq!(one(&tree, "CP006"), "");
+    let backup = one(&tree.clone().file("/m/etcd.yaml.backup", pod), "CP006");
+    assert!(
+        backup.starts_with("warning /m/etcd.yaml.backup:1: ") && backup.contains("as /m/etcd.yaml does"),
+        "{backup}"
+    );
+    let moved = one(&tree.file("/m/apiserver.off", pod.replace("etcd", "apiserver")), "CP006");
+    assert!(moved.contains("the kubelet runs it"), "{moved}");
+}
+
+#[test]
+fn a_dropin_of_logind_that_sorts_last_counts() {
+    let tree = with("shutdownGracePeriod: 60s\n");
+    assert_eq!(one(&tree, "CP007"), "");
+    let ubuntus = "/usr/lib/systemd/logind.conf.d/unattended-upgrades-logind-maxdelay.conf";
+    let found_in = one(&tree.clone().file(ubuntus, "[Login]\nInhibitDelayMaxSec=30\n"), "CP007");
+    assert!(found_in.starts_with(&format!("warning {CONFIG}:5: ")) && found_in.contains(ubuntus), "{found_in}");
+    for (path, text) in [
+        (ubuntus, "[Login]\nInhibitDelayMaxSec=2min\n"),
+        ("/usr/lib/systemd/logind.conf.d/10-own.conf", "[Login]\nInhibitDelayMaxSec=30\n"),
+        ("/etc/systemd/logind.conf", "[Login]\nInhibitDelayMaxSec=30\n"),
+    ] {
+        assert_eq!(one(&tree.clone().file(path, text), "CP007"), "", "{path}");
+    }
+}
+
+#[test]
+fn pods_need_the_clusters_name_server() {
+    assert!(one(&with(""), "NW004").starts_with(&format!("warning {CONFIG}: ")));
+    assert_eq!(one(&with("clusterDNS: [10.96.0.10]\n"), "NW004"), "");
+    assert!(one(&with("clusterDNS: [10.96.0.10\n"), "NW004").is_empty(), "a file that cannot be read is not known");
+}
