@@ -1,6 +1,7 @@
-//! Files beside the kubelet's own: CF009, CP006, CP007, NW004.
+//! Files beside the kubelet's own: CF009, CP006, CP007, NW004, NW005.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use super::{Finding, Report, Severity, settings};
 use crate::kubelet::flags::duration_nanos;
@@ -109,6 +110,58 @@ pub(super) fn cluster_dns(snapshot: &Snapshot, report: &mut Report) {
                    by its name";
     let fix = format!("add clusterDNS with the address of the Service kube-dns, for example [10.96.0.10], to {at}");
     report.add(Finding::new("NW004", Severity::Warning, at, message).fix(fix));
+}
+
+/// The kubelet asks the API server as Go's `httpproxy` says.
+pub(super) fn proxied(snapshot: &Snapshot, report: &mut Report) {
+    let FileState::Present(kubeconfig) = &snapshot.machine.kubeconfig else { return };
+    let Some(server) = kubeconfig.server.as_deref().and_then(|server| server.strip_prefix("https://")) else { return };
+    let variable = |names: [&str; 2]| {
+        let variables = names.into_iter().filter_map(|name| snapshot.unit.variables.get(name));
+        variables.map(|variable| &variable.effective).find(|set| !set.value.is_empty())
+    };
+    let Some(proxy) = variable(["HTTPS_PROXY", "https_proxy"]) else { return };
+    let except = variable(["NO_PROXY", "no_proxy"]);
+    let server = server.split('/').next().unwrap_or_default();
+    let (host, port) = server.rsplit_once(':').filter(|(_, port)| !port.ends_with(']')).unwrap_or((server, "443"));
+    let host = host.trim_matches(['[', ']']).to_ascii_lowercase();
+    let is_loopback = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    let entries = except.map_or("", |except| except.value.as_str()).split(',');
+    if is_loopback || entries.map(|entry| entry.trim().to_ascii_lowercase()).any(|entry| excepts(&entry, &host, port)) {
+        return;
+    }
+    let at = except.unwrap_or(proxy).at.clone();
+    let message = format!(
+        "the kubelet asks the API server {host} through the proxy of {}: {}",
+        proxy.name,
+        except.map_or("NO_PROXY is not set".to_owned(), |except| format!("{} does not name it", except.name))
+    );
+    let fix = match except {
+        Some(except) => format!("add {host} to {} at {at}, then {}", except.name, settings::restart(snapshot, &at)),
+        None => format!("set NO_PROXY={host} beside it at {at}, then {}", settings::restart(snapshot, &at)),
+    };
+    report.add(Finding::new("NW005", Severity::Warning, at, message).fix(fix));
+}
+
+/// Whether an entry of `NO_PROXY` is of this host.
+fn excepts(entry: &str, host: &str, port: &str) -> bool {
+    let bits = |address: IpAddr| match address {
+        IpAddr::V4(address) => (u128::from(u32::from(address)) << 96, 32),
+        IpAddr::V6(address) => (u128::from(address), 128),
+    };
+    if let Some((network, length)) = entry.split_once('/') {
+        let parsed = network.parse::<IpAddr>().ok().zip(host.parse::<IpAddr>().ok()).zip(length.parse::<u32>().ok());
+        return parsed.is_some_and(|((network, host), length)| {
+            let ((network, size), (host, host_size)) = (bits(network), bits(host));
+            size == host_size && (network ^ host).checked_shr(128_u32.saturating_sub(length)).unwrap_or(0) == 0
+        });
+    }
+    let is_bare = entry.parse::<IpAddr>().is_ok();
+    let (name, of) = entry.rsplit_once(':').filter(|_| !is_bare).unwrap_or((entry, port));
+    let name = name.trim_matches(['[', ']']);
+    let domain = name.trim_start_matches('*').trim_start_matches('.');
+    let is_within = host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'));
+    entry == "*" || of == port && !domain.is_empty() && (name == host || is_within)
 }
 
 #[cfg(test)]

@@ -194,7 +194,9 @@ fn unset(snapshot: &Snapshot, arrived: &Arrived<'_>, event: &Event, name: &str, 
     (is_used && !lost.is_empty()).then_some(())?;
     let message =
         format!("`UnsetEnvironment=` takes {name} out of the environment, and `ExecStart=` gets nothing for ${name}");
-    let severity = arrived.error_if_expected(&event.text, Severity::Warning);
+    let is_join = lost.iter().any(|flag| flag.starts_with("--kubeconfig"));
+    let least = if is_join { Severity::Error } else { Severity::Warning };
+    let severity = arrived.error_if_expected(&event.text, least);
     let finding = Finding::new("SD024", severity, by.clone(), message).lost(lost);
     let fix = format!("if the kubelet needs these flags, delete {name} at {by}, then {}", reload(snapshot));
     Some(finding.fix(fix).step(event.at.clone(), format!("sets {name}")))

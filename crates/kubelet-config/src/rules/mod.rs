@@ -306,6 +306,7 @@ const CHECKS: &[(&str, Needs, Check)] = &[
     ("NW001", None, network::cni_missing),
     ("NW003", Some(&["resolvConf"]), network::resolv_loop),
     ("NW004", Some(&["clusterDNS"]), beside::cluster_dns),
+    ("NW005", None, beside::proxied),
     ("AU001", Some(&[]), credentials::no_credentials),
     ("AU011", Some(&[]), credentials::standalone),
     ("AU002", None, credentials::dates::client_certificate),

@@ -52,7 +52,7 @@ fn bound(findings: &mut Vec<Finding>) {
 /// Rules on the kubelet's arguments, and the rules on text that explain such a finding if they name its line.
 const EXPLAINED_BY: &[(&[&str], &[&str])] = &[
     (&["SD016"], &["SD006", "SD014", "SD015", "SD025"]),
-    (&["FL001", "FL004", "CL006"], &["SD006", "SD014", "SD025"]),
+    (&["FL001", "FL004", "CF007", "CL006", "CL008", "CL009"], &["SD006", "SD014", "SD025"]),
 ];
 
 /// Rules, and the lost flag without which they would find nothing.

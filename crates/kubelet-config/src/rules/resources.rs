@@ -203,8 +203,8 @@ fn key_place(snapshot: &Snapshot, path: &str, key: &str) -> Option<Location> {
 
 /// Why a threshold makes no sense on a machine with so much memory.
 fn nonsense(key: &str, text: &str, memory: Option<f64>) -> Option<(Severity, String)> {
-    // To the kubelet these mean that there is no threshold.
-    if matches!(text, "0%" | "100%") {
+    // To the kubelet these mean that there is no threshold; with more than 100% it exits (CF007).
+    if matches!(text, "0%" | "100%") || percentage(text).is_some_and(|percent| percent > 100.0) {
         return None;
     }
     if key != MEMORY {

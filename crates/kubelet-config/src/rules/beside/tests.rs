@@ -74,3 +74,32 @@ fn pods_need_the_clusters_name_server() {
     assert_eq!(one(&with("clusterDNS: [10.96.0.10]\n"), "NW004"), "");
     assert!(one(&with("clusterDNS: [10.96.0.10\n"), "NW004").is_empty(), "a file that cannot be read is not known");
 }
+
+#[test]
+fn the_api_server_is_not_asked_through_a_proxy() {
+    const FILE: &str = "/etc/default/kubelet";
+    let given = |text: &str| one(&kubeadm().file(FILE, text), "NW005");
+    let alone = given("HTTPS_PROXY=http://proxy:3128\n");
+    assert!(alone.starts_with(&format!("warning {FILE}:1: ")) && alone.contains("API server 10.0.0.1"), "{alone}");
+    let other = given("HTTPS_PROXY=http://proxy:3128\nNO_PROXY=localhost,192.0.2.0/30\n");
+    assert!(other.starts_with(&format!("warning {FILE}:2: ")), "{other}");
+    assert_eq!(given("HTTPS_PROXY=http://proxy:3128\nno_proxy=a, 10.0.0.1\n"), "");
+    assert_eq!(given("HTTP_PROXY=http://proxy:3128\n"), "", "it is for http:// alone");
+    for (entry, is_of) in [
+        ("10.0.0.0/24", true),
+        ("10.0.0.0/32", false),
+        ("0.0.0.0/0", true),
+        ("10.0.0.1", true),
+        ("10.0.0.1:6443", true),
+        ("10.0.0.1:443", false),
+        ("fd00::/8", false),
+        ("*", true),
+        ("", false),
+    ] {
+        assert_eq!(super::excepts(entry, "10.0.0.1", "6443"), is_of, "{entry}");
+    }
+    for (entry, is_of) in [("example.com", true), (".example.com", true), ("*.example.com", true), ("ample.com", false)]
+    {
+        assert_eq!(super::excepts(entry, "api.example.com", "6443"), is_of, "{entry}");
+    }
+}

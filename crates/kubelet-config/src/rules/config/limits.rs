@@ -72,6 +72,9 @@ fn out_of_range(snapshot: &Snapshot, path: &'static str, taken: &'static str) ->
         refused(snapshot, path, &format!("{}, but the kubelet takes {wanted}", settings::shown(snapshot, path)));
     let meant = snapshot.settings.text(path).filter(|_| is_words).and_then(|text| nearest(text, taken.split('|')));
     match meant {
+        // By itself it is an exit as well.
+        Some("Static") => fixed(finding, snapshot, path, "Static, and what it needs of reservedMemory beside it,"),
+        Some("static") => fixed(finding, snapshot, path, "static, and a reservation of CPUs beside it,"),
         Some(meant) => settings::set(finding, snapshot, path, meant),
         None => fixed(finding, snapshot, path, &format!("a value of {wanted}")),
     }

@@ -147,7 +147,9 @@ fn shutdown(snapshot: &Snapshot, refuse: &mut impl FnMut(&'static str, String, &
             refuse(path, format!("{}, but the kubelet takes 0 or at least 1s", shown(path)), "at least 1s");
         }
     }
-    if nanos(snapshot, critical) > nanos(snapshot, all) {
+    // What is no duration is CF001's.
+    let is_known = snapshot.settings.text(all).is_none_or(|text| duration_nanos(text).is_some());
+    if is_known && nanos(snapshot, critical) > nanos(snapshot, all) {
         let message = format!("{}, but {} and must not be shorter", shown(critical), shown(all));
         refuse(critical, message, &format!("{all}'s value or less"));
     }
@@ -215,7 +217,8 @@ fn memory(snapshot: &Snapshot, refuse: &mut impl FnMut(&'static str, String, &st
     let reservations = snapshot.settings.get("reservedMemory").and_then(|setting| setting.value.as_array());
     let limits = reservations.into_iter().flatten().filter_map(|one| one.get("limits")?.as_object()).flatten();
     let amounts = limits.clone().filter(|(kind, _)| *kind == "memory").filter_map(|(_, amount)| amount_of(amount));
-    let by_node: f64 = amounts.sum();
+    // The sum of none is -0.
+    let by_node = amounts.sum::<f64>() + 0.0;
     let huge = limits.clone().find(|(kind, _)| kind.starts_with("hugepages-"));
     if let Some((kind, _)) = huge {
         let message =
@@ -260,7 +263,7 @@ fn reserved(snapshot: &Snapshot, resource: &str) -> Option<f64> {
             None => Some(sum + quantity::parse(hard)?.amount()),
             Some(percent) => {
                 // More than 100% is wrong by itself, and said there.
-                let share = percent.parse::<f64>().ok().filter(|share| *share <= 100.0)? / 100.0;
+                let share = percent.parse::<f64>().ok().filter(|share| share.is_nan() || *share <= 100.0)? / 100.0;
                 Some(sum + (share * total(snapshot, "memory")?).floor())
             }
         },
@@ -376,6 +379,11 @@ fn access(snapshot: &Snapshot, refuse: &mut impl FnMut(&'static str, String, &st
                      authentication.webhook.enabled: false and authorization.mode: AlwaysAllow";
         refuse(path, message, right);
     }
+    let port = settings.int("readOnlyPort").filter(|port| settings.int("port") == Some(*port));
+    if port.is_some() && settings.bool("enableServer") != Some(false) {
+        let message = format!("{}, the kubelet's own port", settings::shown(snapshot, "readOnlyPort"));
+        refuse("readOnlyPort", message, "0");
+    }
     // crypto/http2 of Go refuses to serve without one of these, unless all connections are of TLS 1.3.
     let ciphers = settings.list("tlsCipherSuites");
     let is_needed = |name: &&str| {
@@ -383,8 +391,9 @@ fn access(snapshot: &Snapshot, refuse: &mut impl FnMut(&'static str, String, &st
             .iter()
             .any(|start| name.strip_prefix(start) == Some("WITH_AES_128_GCM_SHA256"))
     };
+    let is_known = |name: &&str| values::knows("tlsCipherSuites", name);
     let is_old = settings.text("tlsMinVersion") != Some("VersionTLS13");
-    if !ciphers.is_empty() && is_old && !ciphers.iter().any(is_needed) {
+    if !ciphers.is_empty() && is_old && !ciphers.iter().any(is_needed) && ciphers.iter().all(is_known) {
         let right = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 or TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 into the list";
         refuse("tlsCipherSuites", "tlsCipherSuites has no cipher suite that HTTP/2 needs".to_owned(), right);
     }

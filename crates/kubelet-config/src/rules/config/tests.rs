@@ -251,6 +251,9 @@ fn a_value_that_the_kubelet_refuses_is_fatal() {
         "enforceNodeAllocatable: [none, pods]\n",
         "systemCgroups: /x\n",
         "runOnce: true\n",
+        "tlsCipherSuites: [TLS_RSA_WITH_RC4]\n",
+        "maxPods: -1\nuserNamespaces: {idsPerPod: 65536}\n",
+        "kubeReserved: {cpu: -1m}\n",
     ] {
         let found = found(&with(text), Inputs::default(), "CF007");
         assert!(found.len() == 1 && found[0].starts_with(&format!("fatal {CONFIG}:3: ")), "{text}: {found:?}");

@@ -113,6 +113,8 @@ pub(super) fn wrong_values(snapshot: &Snapshot) -> Vec<Finding> {
     for (path, check) in CHECKERS {
         for part in parts(snapshot, path) {
             let why = match part {
+                // CF001's.
+                Part::Pair(_, value) if !value.is_string() => None,
                 Part::All(value) | Part::Item(_, value) => check(snapshot, "", value),
                 Part::Pair(key, value) => check(snapshot, key, value),
             };
@@ -120,6 +122,11 @@ pub(super) fn wrong_values(snapshot: &Snapshot) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Whether it is a word that the setting takes.
+pub(super) fn knows(path: &str, word: &str) -> bool {
+    rows(WORDS).any(|[of, _, words]| of == path && words.split('|').any(|known| known == word))
 }
 
 /// Whether a word is known; to an older release some are not, and some options are not looked at.
@@ -197,7 +204,10 @@ fn places(snapshot: &Snapshot, path: &str, part: Part<'_>) -> (Location, Locatio
 
 /// `parseResourceList` of cmd/kubelet/app/server.go.
 fn reservation(_: &Snapshot, _: &str, value: &Value) -> Option<String> {
-    not_a_quantity(text(value)).or_else(|| if_not(!text(value).starts_with('-'), "it is negative"))
+    not_a_quantity(text(value)).or_else(|| {
+        let amount = quantity::parse(text(value)).map_or(0.0, quantity::Quantity::amount);
+        if_not(amount >= 0.0, "it is negative")
+    })
 }
 
 fn not_a_quantity(text: &str) -> Option<String> {
