@@ -205,7 +205,7 @@ fn places(snapshot: &Snapshot, path: &str, part: Part<'_>) -> (Location, Locatio
 /// `parseResourceList` of cmd/kubelet/app/server.go.
 fn reservation(_: &Snapshot, _: &str, value: &Value) -> Option<String> {
     not_a_quantity(text(value)).or_else(|| {
-        let amount = quantity::parse(text(value)).map_or(0.0, quantity::Quantity::amount);
+        let amount = quantity::parse(text(value)).map_or(0.0, Quantity::amount);
         if_not(amount >= 0.0, "it is negative")
     })
 }
