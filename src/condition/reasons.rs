@@ -80,8 +80,8 @@ reasons! {
     StorageProbeFailed: STORAGE, Unknown, true, None, false, "A file system of the kubelet or the container runtime could not be probed for a minute.";
     StorageSlow: STORAGE, True, true, None, false, "A test write to a file system of the kubelet or the container runtime has not finished for half a minute, but the write or other requests to the disk make progress.";
     StorageIsHealthy: STORAGE, True, false, None, false, "Test writes to the file systems of the kubelet and the container runtime succeed.";
-    KernelHardwareFailing: KERNEL, False, false, Replace, true, "The kernel logged an uncorrected hardware error within the last day, and its counters or taint flags of this boot confirm it.";
-    KernelLockedUp: KERNEL, False, false, Reboot, false, "The kernel logged a hard lockup, or five soft lockups or RCU stalls within ten minutes, and its counters or taint flags of this boot confirm it.";
+    KernelHardwareFailing: KERNEL, False, false, Replace, true, "The kernel logged an uncorrected hardware error within the last day, and a counter or taint flag of the kernel has changed since.";
+    KernelLockedUp: KERNEL, False, false, Reboot, false, "The kernel logged a hard lockup, five soft lockups or RCU stalls within ten minutes, or work that has waited for a processor for two minutes, and a second witness confirms it, such as a processor that ran no program for ten seconds.";
     KernelDeadlocked: KERNEL, False, false, Reboot, false, "A thread of the kubelet, the container runtime or PID 1 has been in the same wait in the kernel (state D) for two minutes, and its process does not answer.";
     KernelLogUnreadable: KERNEL, Unknown, false, None, false, "The kernel's log could not be read for a minute.";
     KernelTroubleLogged: KERNEL, True, false, None, false, "The kernel logged a problem within the last five minutes.";

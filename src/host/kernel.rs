@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use procfs::{Current as _, LoadAverage, Meminfo};
+use procfs::{CpuTime, Current as _, CurrentSI as _, KernelStats, LoadAverage, Meminfo};
 
 const EDAC: &str = "/sys/devices/system/edac/mc";
 /// Process ids that are left out when the kernel starts again from the lowest one (`RESERVED_PIDS` of `include/linux/pid.h`).
@@ -15,7 +15,9 @@ pub struct Counters {
     /// The flags of `kernel.tainted` (Documentation/admin-guide/tainted-kernels.rst).
     pub tainted: u64,
     /// `softlockup_count`, `hardlockup_count` and `rcu_stall_count` of /sys/kernel, since Linux 6.16.
-    pub lockups: u64,
+    pub soft_lockups: u64,
+    pub hard_lockups: u64,
+    pub rcu_stalls: u64,
     /// `HardwareCorrupted` of /proc/meminfo: memory that is no longer used because of an error.
     pub corrupted_bytes: u64,
     /// `ue_count` of all memory controllers (Documentation/admin-guide/RAS): errors that were not corrected.
@@ -44,14 +46,23 @@ pub struct Usages {
 
 /// Reads the counters.
 pub fn counters() -> Counters {
-    let lockups = ["softlockup_count", "hardlockup_count", "rcu_stall_count"];
     let controllers = fs::read_dir(EDAC).into_iter().flatten().flatten();
     Counters {
         tainted: number("/proc/sys/kernel/tainted").unwrap_or_default(),
-        lockups: lockups.iter().filter_map(|name| number(Path::new("/sys/kernel").join(name))).sum(),
+        soft_lockups: number("/sys/kernel/softlockup_count").unwrap_or_default(),
+        hard_lockups: number("/sys/kernel/hardlockup_count").unwrap_or_default(),
+        rcu_stalls: number("/sys/kernel/rcu_stall_count").unwrap_or_default(),
         corrupted_bytes: Meminfo::current().ok().and_then(|memory| memory.hardware_corrupted).unwrap_or_default(),
         uncorrected_errors: controllers.filter_map(|controller| number(controller.path().join("ue_count"))).sum(),
     }
+}
+
+/// For how many ticks each processor has run programs, was idle or was taken by the hypervisor: one that does nothing but work for the
+/// kernel, or not even counts, has the same number again.
+pub fn released() -> Vec<u64> {
+    let is_free = |cpu: &CpuTime| [Some(cpu.user), Some(cpu.nice), Some(cpu.idle), cpu.iowait, cpu.steal];
+    let ticks = |cpu: &CpuTime| is_free(cpu).into_iter().flatten().sum();
+    KernelStats::current().map(|stats| stats.cpu_time.iter().map(ticks).collect()).unwrap_or_default()
 }
 
 /// Reads how much of each limit is in use.
@@ -89,5 +100,6 @@ mod tests {
         };
         assert!(pids.used > 0 && pids.used < pids.limit && threads.used > 0 && files.used > 0);
         assert_eq!(usage(Some(1), Some(0)), None);
+        assert!(released().iter().any(|ticks| *ticks > 0));
     }
 }

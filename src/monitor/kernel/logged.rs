@@ -1,11 +1,13 @@
 //! What the kernel has logged, and for how long it counts.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::patterns::{self, Class, PATTERNS};
+use super::witness::{Detector, Witnesses};
 use crate::condition::{Finding, Reason, Uptime};
 use crate::host::clock::Now;
 use crate::host::kernel::Counters;
@@ -23,10 +25,10 @@ const ONE_STALL: Duration = Duration::from_secs(10);
 const HARDWARE_LASTS: Duration = Duration::from_hours(24);
 /// The longest text of a line that is shown. Three of them fit into a condition's message.
 const MAX_LINE_BYTES: usize = 200;
-/// `M` of `kernel.tainted`: a machine check.
-const TAINT_MACHINE_CHECK: u64 = 1 << 4;
-/// `L` of `kernel.tainted`: a soft lockup.
-const TAINT_SOFT_LOCKUP: u64 = 1 << 14;
+/// Work of the kernel that has waited for longer than this is as bad as a hard lockup.
+const WORKQUEUE_STUCK_SECS: u64 = 120;
+/// The lines of an event of the hardware (APEI) begin with its number in braces, and this.
+const HARDWARE_EVENT: &str = "[Hardware Error]: ";
 
 /// The time of day at an earlier time since boot, in whole seconds. What is shown has the time of day; what is compared, that since boot.
 pub(super) fn wall_at(at: Uptime, now: Now) -> Timestamp {
@@ -43,6 +45,9 @@ struct Evidence {
     line: String,
     /// Whether the agent has started since.
     is_old: bool,
+    /// When the first of the lines that this one continues was logged, and the counters that were read before it.
+    since: Uptime,
+    before: Option<Counters>,
 }
 
 /// A problem that was logged since the agent started.
@@ -60,25 +65,48 @@ pub(super) struct Logged {
     troubles: BTreeMap<usize, Trouble>,
     /// The last ones, at most [`LOCKUP_STALLS`].
     stalls: Vec<Evidence>,
+    /// The line with the severity of the last event of the hardware.
+    event: String,
+    pub(super) witnesses: Witnesses,
 }
 
 impl Logged {
     /// Takes in a line; returns what it is evidence of.
     pub(super) fn take(&mut self, line: &Line, now: Now) -> Option<Class> {
-        let index = patterns::find(&line.text, line.level)?;
+        let text = self.whole(&line.text)?;
+        let index = patterns::find(&text, line.level)?;
         let class = PATTERNS[index].class;
         let at = if line.is_old { line.at } else { now.uptime };
-        let text = redact::escape_controls(&redact::bounded(&line.text, MAX_LINE_BYTES));
-        let evidence = Evidence { at, time: wall_at(at, now), line: text, is_old: line.is_old };
-        if !line.is_old {
-            let before = self.troubles.remove(&index).filter(|trouble| !trouble.is_over(at));
-            let (count, first) = before.map_or((1, evidence.time), |trouble| (trouble.count + 1, trouble.first));
-            self.troubles.insert(index, Trouble { count, first, last: evidence.clone() });
-        }
+        let text = redact::escape_controls(&redact::bounded(&text, MAX_LINE_BYTES));
+        let before = self.witnesses.counters.filter(|_| !line.is_old);
+        let mut evidence = Evidence { at, time: wall_at(at, now), line: text, is_old: line.is_old, since: at, before };
         if class == Class::Stall {
-            self.stalled(evidence);
+            self.stalled(evidence.clone());
+        }
+        if !line.is_old {
+            let known = self.troubles.remove(&index);
+            if let Some(Trouble { last, .. }) = known.as_ref().filter(|known| at < known.last.at + class.lasts()) {
+                (evidence.since, evidence.before) = (last.since, last.before);
+            }
+            let known = known.filter(|trouble| !trouble.is_over(at));
+            let (count, first) = known.map_or((1, evidence.time), |trouble| (trouble.count + 1, trouble.first));
+            self.troubles.insert(index, Trouble { count, first, last: evidence });
         }
         Some(class)
+    }
+
+    /// What an event of the hardware is about is in a later line than how severe it is: both in one, once both are known. `PCIe` recovers
+    /// from most of its errors.
+    fn whole<'a>(&mut self, text: &'a str) -> Option<Cow<'a, str>> {
+        let Some((number, line)) = text.split_once(HARDWARE_EVENT).filter(|(number, _)| number.starts_with('{')) else {
+            return Some(text.into());
+        };
+        if line.starts_with("event severity: ") && !line.ends_with("fatal") {
+            text.clone_into(&mut self.event);
+            return None;
+        }
+        let Some(section) = line.trim_start().strip_prefix("section_type: ") else { return Some(text.into()) };
+        self.event.starts_with(number).then(|| format!("{}, section_type: {section}", self.event).into())
     }
 
     fn stalled(&mut self, evidence: Evidence) {
@@ -97,42 +125,41 @@ impl Logged {
         self.troubles.values().map(|trouble| trouble.last.time).max()
     }
 
-    /// The last line of that class within this time that was logged since the agent started.
-    fn last_of(&self, class: Class, within: Duration, now: Uptime) -> Option<&Evidence> {
+    /// The last line of that class that counts and was logged since the agent started.
+    fn last_of(&self, class: Class, now: Uptime) -> Option<&Evidence> {
         let of_class = self.troubles.iter().filter(|(index, _)| PATTERNS[**index].class == class);
-        let recent = of_class.map(|(_, trouble)| &trouble.last).filter(|last| now < last.at + within);
+        let recent = of_class.map(|(_, trouble)| &trouble.last).filter(|last| now < last.at + class.lasts());
         recent.max_by_key(|last| last.at)
     }
 
-    /// The findings. `counters` confirm the log lines about processors and hardware.
-    pub(super) fn findings(&self, counters: &Counters, now: Uptime) -> impl Iterator<Item = Finding> {
-        [self.hardware(counters, now), self.lockup(counters, now), self.trouble(now)].into_iter().flatten()
+    /// The findings. [`Witnesses`] confirm the log lines about processors and hardware.
+    pub(super) fn findings(&self, now: Uptime) -> impl Iterator<Item = Finding> {
+        [self.hardware(now), self.lockup(now), self.trouble(now)].into_iter().flatten()
     }
 
-    fn hardware(&self, counters: &Counters, now: Uptime) -> Option<Finding> {
-        let error = self.last_of(Class::Uncorrected, HARDWARE_LASTS, now)?;
-        let witnesses = [
-            (counters.corrupted_bytes > 0, "HardwareCorrupted in /proc/meminfo is not 0"),
-            (counters.uncorrected_errors > 0, "ue_count of a memory controller (EDAC) is not 0"),
-            (counters.tainted & TAINT_MACHINE_CHECK != 0, "kernel.tainted has the flag M (machine check)"),
-        ];
-        let (_, confirmed_by) = witnesses.into_iter().find(|(is_witness, _)| *is_witness)?;
+    fn hardware(&self, now: Uptime) -> Option<Finding> {
+        let error = self.last_of(Class::Uncorrected, now)?;
+        let confirmed_by = self.witnesses.of_hardware(error.before?)?;
         let message = format!("uncorrected hardware error at {}: {}; {confirmed_by}", error.time, error.line);
         Some(Finding::new(Reason::KernelHardwareFailing, message))
     }
 
-    fn lockup(&self, counters: &Counters, now: Uptime) -> Option<Finding> {
-        let witnesses = [
-            (counters.lockups > 0, "the lockup counters in /sys/kernel are not 0"),
-            (counters.tainted & TAINT_SOFT_LOCKUP != 0, "kernel.tainted has the flag L (soft lockup)"),
-        ];
-        let (_, confirmed_by) = witnesses.into_iter().find(|(is_witness, _)| *is_witness)?;
-        let is_recent = |evidence: &&Evidence| now < evidence.at + LOCKUP_WINDOW;
-        let message = if let Some(hard) = self.last_of(Class::HardLockup, LOCKUP_WINDOW, now) {
-            format!("hard lockup at {}: {}; {confirmed_by}", hard.time, hard.line)
+    fn lockup(&self, now: Uptime) -> Option<Finding> {
+        let is_long =
+            |last: &&Evidence| patterns::stuck_secs(&last.line).is_some_and(|secs| secs > WORKQUEUE_STUCK_SECS);
+        let hard = self.last_of(Class::HardLockup, now).map(|last| ("hard lockup", Some(Detector::HardLockup), last));
+        let workqueue = || Some(("workqueue lockup", None, self.last_of(Class::Workqueue, now).filter(is_long)?));
+        let message = if let Some((what, by, last)) = hard.or_else(workqueue) {
+            let confirmed_by = self.witnesses.of_lockup(by, last.since, last.before)?;
+            format!("{what} at {}: {}; {confirmed_by}", last.time, last.line)
         } else {
-            let count = self.stalls.iter().filter(is_recent).count();
-            let last = self.stalls.last().filter(|last| count == LOCKUP_STALLS && !last.is_old)?;
+            let recent: Vec<_> = self.stalls.iter().filter(|stall| now < stall.at + LOCKUP_WINDOW).collect();
+            let last = recent.last().filter(|last| recent.len() == LOCKUP_STALLS && !last.is_old)?;
+            let soft = recent.iter().filter(|stall| stall.line.contains("soft lockup")).count();
+            let by = [(0, Detector::Rcu), (LOCKUP_STALLS, Detector::SoftLockup)];
+            let by = by.into_iter().find(|(count, _)| *count == soft).map(|(_, detector)| detector);
+            let before = recent.iter().find_map(|stall| stall.before);
+            let confirmed_by = self.witnesses.of_lockup(by, recent[0].at, before)?;
             format!("{LOCKUP_STALLS} soft lockups or RCU stalls within 10 minutes, last: {}; {confirmed_by}", last.line)
         };
         Some(Finding::new(Reason::KernelLockedUp, message))
@@ -143,6 +170,16 @@ impl Logged {
         let present = self.troubles.iter().filter(|(_, trouble)| !trouble.is_over(now));
         let messages: Vec<_> = present.map(|(index, trouble)| trouble.message(PATTERNS[*index].name)).collect();
         (!messages.is_empty()).then(|| Finding::new(Reason::KernelTroubleLogged, messages.join("; ")))
+    }
+}
+
+impl Class {
+    fn lasts(self) -> Duration {
+        match self {
+            Self::Uncorrected => HARDWARE_LASTS,
+            Self::Trouble => TROUBLE_LASTS,
+            Self::Stall | Self::HardLockup | Self::Workqueue => LOCKUP_WINDOW,
+        }
     }
 }
 
@@ -164,9 +201,16 @@ impl Trouble {
 mod tests {
     use super::*;
 
-    const NOTHING: Counters = Counters { tainted: 0, lockups: 0, corrupted_bytes: 0, uncorrected_errors: 0 };
+    const NOTHING: Counters = Counters {
+        tainted: 0,
+        soft_lockups: 0,
+        hard_lockups: 0,
+        rcu_stalls: 0,
+        corrupted_bytes: 0,
+        uncorrected_errors: 0,
+    };
     const TAINTED_L: Counters = Counters { tainted: 1 << 14, ..NOTHING };
-    const COUNTED: Counters = Counters { lockups: 1, ..NOTHING };
+    const RCU_COUNTED: Counters = Counters { rcu_stalls: 1, ..NOTHING };
     const HARD: &str = "watchdog: Watchdog detected hard LOCKUP on cpu 3";
     const SOFT: &str = "watchdog: BUG: soft lockup - CPU#94 stuck for 26s! [ksoftirqd/94:480]";
     const RCU: &str = "INFO: rcu_sched self-detected stall on CPU";
@@ -185,8 +229,17 @@ mod tests {
         logged.take(&Line { level: 3, text: text.into(), at: at(secs).uptime, is_old: true }, at(1000));
     }
 
-    fn reasons(logged: &Logged, counters: &Counters, secs: u64) -> Vec<Reason> {
-        logged.findings(counters, at(secs).uptime).map(|finding| finding.reason).collect()
+    /// What has been logged on a host whose counters were read before.
+    fn logged_after(counters: Counters) -> Logged {
+        let mut logged = Logged::default();
+        logged.witnesses.read(counters, vec![], None, Uptime::ZERO);
+        logged
+    }
+
+    /// The reasons once these counters have been read.
+    fn reasons(logged: &mut Logged, counters: &Counters, secs: u64) -> Vec<Reason> {
+        logged.witnesses.read(*counters, vec![], None, at(secs).uptime);
+        logged.findings(at(secs).uptime).map(|finding| finding.reason).collect()
     }
 
     #[test]
@@ -195,15 +248,15 @@ mod tests {
         log(&mut logged, 1000, "EXT4-fs error (device sda1): ext4_lookup:1789: inode #2: comm \u{1b}[31mls: x");
         log(&mut logged, 1060, &format!("EXT4-fs error (device sda1): {}", "y".repeat(8000)));
         log(&mut logged, 1070, "INFO: task insmod:8812 blocked for more than 122 seconds.");
-        let finding = logged.findings(&NOTHING, at(1359).uptime).next().unwrap();
+        let finding = logged.findings(at(1359).uptime).next().unwrap();
         let start = "hung task at 1970-01-01T00:17:50Z: INFO: task insmod:8812 blocked for more than 122 seconds.; \
                      ext4 error, 2 times from 1970-01-01T00:16:40Z to 1970-01-01T00:17:40Z, last: EXT4-fs error (device sda1): y";
         assert!(finding.message.starts_with(start), "{}", finding.message);
         assert!(finding.message.len() < start.len() + MAX_LINE_BYTES);
-        assert_eq!(reasons(&logged, &NOTHING, 1365), [Reason::KernelTroubleLogged], "the hung task");
-        assert_eq!(reasons(&logged, &NOTHING, 1370), []);
+        assert_eq!(reasons(&mut logged, &NOTHING, 1365), [Reason::KernelTroubleLogged], "the hung task");
+        assert_eq!(reasons(&mut logged, &NOTHING, 1370), []);
         log(&mut logged, 2000, "EXT4-fs error (device sda1): \u{1b}[31m");
-        let message = logged.findings(&NOTHING, at(2000).uptime).next().unwrap().message;
+        let message = logged.findings(at(2000).uptime).next().unwrap().message;
         assert_eq!(message, "ext4 error at 1970-01-01T00:33:20Z: EXT4-fs error (device sda1): ␛[31m");
     }
 
@@ -213,29 +266,90 @@ mod tests {
         let mut logged = Logged::default();
         for secs in (1000..4000).step_by(10) {
             log(&mut logged, secs, "unregister_netdevice: waiting for br-1a2b to become free. Usage count = 3");
-            assert_eq!(reasons(&logged, &TAINTED_L, secs), [Reason::KernelTroubleLogged]);
+            assert_eq!(reasons(&mut logged, &TAINTED_L, secs), [Reason::KernelTroubleLogged]);
         }
-        let message = logged.findings(&NOTHING, at(3990).uptime).next().unwrap().message;
+        let message = logged.findings(at(3990).uptime).next().unwrap().message;
         assert!(message.contains("300 times from 1970-01-01T00:16:40Z") && message.contains("br-1a2b"), "{message}");
-        assert_eq!(reasons(&logged, &NOTHING, 4290), []);
+        assert_eq!(reasons(&mut logged, &NOTHING, 4290), []);
     }
 
     #[test]
-    fn a_hard_lockup_counts_at_once_if_a_counter_or_flag_confirms_it() {
-        let mut logged = Logged::default();
-        log(&mut logged, 1000, HARD);
-        assert_eq!(reasons(&logged, &NOTHING, 1000), [Reason::KernelTroubleLogged]);
-        for counters in [COUNTED, TAINTED_L] {
-            assert_eq!(reasons(&logged, &counters, 1000), [Reason::KernelLockedUp, Reason::KernelTroubleLogged]);
+    fn a_hard_lockup_counts_if_something_else_confirms_it() {
+        for witness in [RCU_COUNTED, TAINTED_L, Counters { soft_lockups: 1, ..NOTHING }] {
+            let mut logged = logged_after(NOTHING);
+            log(&mut logged, 1000, HARD);
+            let own = Counters { hard_lockups: 1, ..NOTHING };
+            assert_eq!(reasons(&mut logged, &own, 1000), [Reason::KernelTroubleLogged], "its own counter");
+            assert_eq!(reasons(&mut logged, &witness, 1002), [Reason::KernelLockedUp, Reason::KernelTroubleLogged]);
+            assert_eq!(reasons(&mut logged, &witness, 1599), [Reason::KernelLockedUp]);
+            assert_eq!(reasons(&mut logged, &witness, 1600), []);
+            let mut logged = logged_after(witness);
+            log(&mut logged, 1000, HARD);
+            assert_eq!(
+                reasons(&mut logged, &witness, 1002),
+                [Reason::KernelTroubleLogged],
+                "it is older than the line"
+            );
         }
-        assert_eq!(reasons(&logged, &COUNTED, 1599), [Reason::KernelLockedUp]);
-        assert_eq!(reasons(&logged, &COUNTED, 1600), []);
+    }
+
+    #[test]
+    fn a_processor_that_does_nothing_else_confirms_a_lockup_and_so_does_a_service_that_hangs() {
+        let texts: [&[&str]; 3] =
+            [&[HARD], &[SOFT; 5], &["BUG: workqueue lockup - pool cpus=2 node=0 flags=0x0 nice=0 stuck for 338s!"]];
+        for texts in texts {
+            let mut logged = Logged::default();
+            let read = |logged: &mut Logged, secs, cpu, hung| {
+                logged.witnesses.read(NOTHING, vec![secs, cpu], hung, at(secs).uptime);
+                logged.findings(at(secs).uptime).any(|finding| finding.reason == Reason::KernelLockedUp)
+            };
+            assert!(!read(&mut logged, 990, 1, None));
+            (0u64..).zip(texts).for_each(|(index, text)| log(&mut logged, 1000 + index * 22, text));
+            assert!(!read(&mut logged, 1100, 2, None), "{texts:?}");
+            assert!(read(&mut logged, 1101, 2, Some("kubelet")), "{texts:?}");
+            assert!(!read(&mut logged, 1109, 2, None), "too soon to say of a processor");
+            assert!(read(&mut logged, 1110, 2, None), "{texts:?}");
+            assert!(read(&mut logged, 1140, 3, None), "{texts:?}");
+        }
+    }
+
+    #[test]
+    fn work_that_waits_for_two_minutes_is_a_lockup_and_less_is_not() {
+        let lockup = |secs| format!("BUG: workqueue lockup - pool cpus=2 node=0 flags=0x0 nice=0 stuck for {secs}s!");
+        for (secs, is_lockup) in [(31, false), (120, false), (121, true), (338, true)] {
+            let mut logged = logged_after(NOTHING);
+            log(&mut logged, 1000, &lockup(secs));
+            assert_eq!(reasons(&mut logged, &TAINTED_L, 1002).contains(&Reason::KernelLockedUp), is_lockup, "{secs}");
+            assert_eq!(reasons(&mut logged, &NOTHING, 1030), [Reason::KernelTroubleLogged]);
+        }
+    }
+
+    #[test]
+    fn what_an_event_of_the_hardware_is_about_decides() {
+        let event = |severity: &str, section: &str| {
+            let mut logged = logged_after(NOTHING);
+            for line in [
+                format!("event severity: {severity}"),
+                format!(" Error 0, type: {severity}"),
+                format!("  section_type: {section}"),
+            ] {
+                log(&mut logged, 1000, &format!("{{1}}[Hardware Error]: {line}"));
+            }
+            reasons(&mut logged, &Counters { corrupted_bytes: 4096, ..NOTHING }, 1002)
+        };
+        let failing = [Reason::KernelHardwareFailing, Reason::KernelTroubleLogged];
+        assert_eq!(event("recoverable", "memory error"), failing);
+        assert_eq!(event("recoverable", "ARM processor error"), failing);
+        assert_eq!(event("fatal", "PCIe error"), failing);
+        assert_eq!(event("recoverable", "PCIe error"), []);
+        assert_eq!(event("corrected", "PCIe error"), []);
+        assert_eq!(event("corrected", "memory error"), [Reason::KernelTroubleLogged]);
     }
 
     /// awslabs/amazon-eks-ami#454: Linux 4.14 has the flag and no counters, and logs a soft lockup once.
     #[test]
     fn five_stalls_within_ten_minutes_are_a_lockup_if_the_kernel_is_tainted() {
-        let mut logged = Logged::default();
+        let mut logged = logged_after(NOTHING);
         log(&mut logged, 288, "watchdog: BUG: soft lockup - CPU#5 stuck for 23s! [kworker/u16:2:62]");
         for secs in [302, 482, 662] {
             log(&mut logged, secs, RCU);
@@ -244,30 +358,39 @@ mod tests {
                 secs,
                 "\t5-...: (14749 ticks this GP) idle=512/140000000000001/0 softirq=16775/16775 fqs=6347 ",
             );
-            assert_eq!(reasons(&logged, &TAINTED_L, secs), [Reason::KernelTroubleLogged]);
+            assert_eq!(reasons(&mut logged, &TAINTED_L, secs), [Reason::KernelTroubleLogged]);
         }
         log(&mut logged, 842, RCU);
-        assert_eq!(reasons(&logged, &TAINTED_L, 842), [Reason::KernelLockedUp, Reason::KernelTroubleLogged]);
-        assert_eq!(reasons(&logged, &NOTHING, 842), [Reason::KernelTroubleLogged]);
-        assert_eq!(reasons(&logged, &TAINTED_L, 889), [Reason::KernelTroubleLogged], "only four are left");
+        assert_eq!(reasons(&mut logged, &TAINTED_L, 842), [Reason::KernelLockedUp, Reason::KernelTroubleLogged]);
+        assert_eq!(reasons(&mut logged, &RCU_COUNTED, 842), [Reason::KernelLockedUp, Reason::KernelTroubleLogged]);
+        assert_eq!(reasons(&mut logged, &NOTHING, 842), [Reason::KernelTroubleLogged]);
+        assert_eq!(reasons(&mut logged, &TAINTED_L, 889), [Reason::KernelTroubleLogged], "only four are left");
     }
 
     /// NVIDIA/NVSentinel#1508: Linux 5.15 repeats the lockup with its age.
     #[test]
-    fn a_repeated_soft_lockup_is_a_lockup_and_a_pause_of_all_processors_is_not() {
-        let mut logged = Logged::default();
+    fn repeated_soft_lockups_need_another_witness_than_their_own_flag_and_counter() {
+        let mut logged = logged_after(NOTHING);
         (1000..1010).for_each(|secs| log(&mut logged, secs, SOFT));
-        assert_eq!(reasons(&logged, &TAINTED_L, 1010), [Reason::KernelTroubleLogged]);
+        assert_eq!(
+            reasons(&mut logged, &RCU_COUNTED, 1010),
+            [Reason::KernelTroubleLogged],
+            "a pause of all processors"
+        );
         for secs in [1026, 1054, 1082, 1110] {
-            log(
-                &mut logged,
-                secs,
-                &format!("watchdog: BUG: soft lockup - CPU#94 stuck for {secs}s! [ksoftirqd/94:480]"),
-            );
+            let text = format!("watchdog: BUG: soft lockup - CPU#94 stuck for {secs}s! [ksoftirqd/94:480]");
+            log(&mut logged, secs, &text);
         }
-        let finding = logged.findings(&TAINTED_L, at(1110).uptime).next().unwrap();
-        assert_eq!(finding.reason, Reason::KernelLockedUp);
+        let own = Counters { soft_lockups: 5, ..TAINTED_L };
+        assert_eq!(reasons(&mut logged, &own, 1110), [Reason::KernelTroubleLogged]);
+        assert_eq!(reasons(&mut logged, &RCU_COUNTED, 1110), [Reason::KernelLockedUp, Reason::KernelTroubleLogged]);
+        let finding = logged.findings(at(1110).uptime).next().unwrap();
         assert!(finding.message.contains("stuck for 1110s!"), "{}", finding.message);
+        let mut logged = logged_after(TAINTED_L);
+        for secs in [1026, 1054, 1082, 1110, 1138] {
+            log(&mut logged, secs, RCU);
+        }
+        assert_eq!(reasons(&mut logged, &TAINTED_L, 1138), [Reason::KernelTroubleLogged], "an old flag");
     }
 
     #[test]
@@ -278,33 +401,50 @@ mod tests {
         }
         old(&mut logged, 990, HARD);
         old(&mut logged, 990, "INFO: task kubelet:7 blocked for more than 122 seconds.");
-        assert_eq!(reasons(&logged, &COUNTED, 1000), []);
+        assert_eq!(reasons(&mut logged, &RCU_COUNTED, 1000), []);
         assert_eq!(logged.last(), None);
         log(&mut logged, 1010, SOFT);
-        assert_eq!(reasons(&logged, &COUNTED, 1010), [Reason::KernelLockedUp, Reason::KernelTroubleLogged]);
+        let risen = Counters { rcu_stalls: 2, ..NOTHING };
+        assert_eq!(reasons(&mut logged, &risen, 1010), [Reason::KernelLockedUp, Reason::KernelTroubleLogged]);
     }
 
     #[test]
-    fn an_uncorrected_error_counts_for_a_day_if_a_counter_or_flag_confirms_it() {
+    fn an_uncorrected_error_counts_for_a_day_if_a_counter_or_flag_has_confirmed_it_since() {
         let confirmed = [
             Counters { tainted: 1 << 4, ..NOTHING },
             Counters { corrupted_bytes: 4096, ..NOTHING },
             Counters { uncorrected_errors: 1, ..NOTHING },
         ];
-        let mut logged = Logged::default();
-        log(&mut logged, 1000, FAILURE);
-        assert_eq!(reasons(&logged, &TAINTED_L, 1000), [Reason::KernelTroubleLogged]);
         for counters in confirmed {
-            assert_eq!(reasons(&logged, &counters, 87_399), [Reason::KernelHardwareFailing]);
-            assert_eq!(reasons(&logged, &counters, 87_400), []);
+            let mut logged = logged_after(NOTHING);
+            log(&mut logged, 1000, FAILURE);
+            assert_eq!(reasons(&mut logged, &TAINTED_L, 1000), [Reason::KernelTroubleLogged]);
+            assert_eq!(
+                reasons(&mut logged, &counters, 1010),
+                [Reason::KernelHardwareFailing, Reason::KernelTroubleLogged]
+            );
+            log(&mut logged, 40_000, FAILURE);
+            assert_eq!(
+                reasons(&mut logged, &counters, 40_400),
+                [Reason::KernelHardwareFailing],
+                "the page is counted once"
+            );
+            assert_eq!(reasons(&mut logged, &counters, 126_399), [Reason::KernelHardwareFailing]);
+            assert_eq!(reasons(&mut logged, &counters, 126_400), []);
+            let mut logged = logged_after(counters);
+            log(&mut logged, 1000, FAILURE);
+            assert_eq!(
+                reasons(&mut logged, &counters, 1010),
+                [Reason::KernelTroubleLogged],
+                "it is older than the line"
+            );
         }
-        let mut logged = Logged::default();
+        let mut logged = logged_after(NOTHING);
         old(&mut logged, 900, FAILURE);
-        assert_eq!(reasons(&logged, &confirmed[0], 1000), [], "it is from before the start");
+        assert_eq!(reasons(&mut logged, &confirmed[0], 1000), [], "it is from before the start");
         log(&mut logged, 1000, "Memory failure: 0x4c97: recovery action for clean LRU page: Recovered");
-        assert_eq!(reasons(&logged, &confirmed[1], 1000), [Reason::KernelTroubleLogged]);
-        log(&mut logged, 1000, "EDAC MC0: 4 CE error on CPU#0Channel#2_DIMM#0 (channel:2 slot:0)");
-        assert_eq!(reasons(&Logged::default(), &confirmed[0], 1000), [], "a counter alone");
+        assert_eq!(reasons(&mut logged, &confirmed[1], 1000), [Reason::KernelTroubleLogged]);
+        assert_eq!(reasons(&mut logged_after(NOTHING), &confirmed[0], 1000), [], "a counter alone");
     }
 
     #[test]
@@ -313,7 +453,7 @@ mod tests {
         for secs in 0..10_000 {
             log(&mut logged, secs, &format!("{SOFT}{}", "x".repeat(8000)));
         }
-        let message = logged.findings(&NOTHING, at(10_000).uptime).next().unwrap().message;
+        let message = logged.findings(at(10_000).uptime).next().unwrap().message;
         assert!(message.contains("10000 times") && message.len() < 400, "{message}");
         assert_eq!(logged.stalls.len(), LOCKUP_STALLS);
     }

@@ -8,6 +8,7 @@ mod limits;
 mod logged;
 mod patterns;
 mod state;
+mod witness;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -88,5 +89,5 @@ fn read(hung: BTreeMap<&'static str, (ProcessId, Uptime)>) -> Readings {
     let suspect =
         |(name, (process, hung_since))| Some(Suspect { name, process, hung_since, sample: sample(process, None)? });
     let suspects = hung.into_iter().chain(init).filter_map(suspect).collect();
-    Readings { counters: kernel::counters(), usages: kernel::usages(), suspects }
+    Readings { counters: kernel::counters(), released: kernel::released(), usages: kernel::usages(), suspects }
 }

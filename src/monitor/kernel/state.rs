@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::clock::Clock;
-use super::deadlock::{Deadlocks, Suspect};
+use super::deadlock::{Deadlocks, INIT_PID, Suspect};
 use super::limits::Limits;
 use super::logged::Logged;
 use crate::condition::{Finding, Reason, Status, Uptime, View};
@@ -21,6 +21,7 @@ const UNREADABLE_AFTER: Duration = Duration::from_mins(1);
 #[derive(Debug, Default)]
 pub(super) struct Readings {
     pub(super) counters: Counters,
+    pub(super) released: Vec<u64>,
     pub(super) usages: Usages,
     pub(super) suspects: Vec<Suspect>,
 }
@@ -33,7 +34,6 @@ pub(super) struct Kernel {
     /// Whether all lines from before the start have been read.
     has_been_read: bool,
     pub(super) logged: Logged,
-    counters: Counters,
     /// What the last readings have shown.
     read: Vec<Finding>,
     deadlocks: Deadlocks,
@@ -60,7 +60,8 @@ impl Kernel {
 
     /// Takes in readings, and the time by the API server's clock.
     pub(super) fn read(&mut self, readings: Readings, server: Option<ServerTime>, now: Now) {
-        self.counters = readings.counters;
+        let hung = readings.suspects.iter().find(|suspect| suspect.process.pid != INIT_PID).map(|suspect| suspect.name);
+        self.logged.witnesses.read(readings.counters, readings.released, hung, now.uptime);
         let deadlock = self.deadlocks.observe(readings.suspects, now.uptime);
         let clock = self.clock.observe(server, now.wall, now.uptime);
         self.read = [deadlock, self.limits.observe(&readings.usages), clock].into_iter().flatten().collect();
@@ -68,7 +69,7 @@ impl Kernel {
 
     /// What to report; none until the log has been read or could not be for a while.
     pub(super) fn view(&self, now: Uptime) -> Option<View> {
-        let mut findings: Vec<_> = self.logged.findings(&self.counters, now).chain(self.read.clone()).collect();
+        let mut findings: Vec<_> = self.logged.findings(now).chain(self.read.clone()).collect();
         findings.sort_by_key(|finding| finding.reason);
         let has_problem = findings.iter().any(|finding| finding.status == Status::False);
         let is_long = |since: Uptime| now >= since + UNREADABLE_AFTER;
@@ -135,15 +136,16 @@ mod tests {
     fn problems_come_before_an_unreadable_log_and_that_before_warnings() {
         let mut kernel = kernel();
         let (text, counters) =
-            ("watchdog: Watchdog detected hard LOCKUP on cpu 3", Counters { lockups: 1, ..Counters::default() });
+            ("watchdog: Watchdog detected hard LOCKUP on cpu 3", Counters { rcu_stalls: 1, ..Counters::default() });
         kernel.log_is(LogState::Readable, at(1000).uptime);
         let pids = Some(Usage { used: 99, limit: 100 });
         let usages = Usages { pids, ..Usages::default() };
-        (0..3).for_each(|_| kernel.read(Readings { counters, usages, ..Readings::default() }, None, at(1000)));
+        (0..3).for_each(|_| kernel.read(Readings { usages, ..Readings::default() }, None, at(1000)));
         kernel.log_is(unreadable(), at(1000).uptime);
         assert_eq!(reasons(&kernel, 1030), [Reason::KernelLimitNearlyReached]);
         assert_eq!(reasons(&kernel, 1060), [Reason::KernelLogUnreadable]);
         kernel.logged.take(&Line { level: 0, text: text.into(), at: Duration::ZERO, is_old: false }, at(1060));
+        kernel.read(Readings { counters, usages, ..Readings::default() }, None, at(1060));
         let wanted = [Reason::KernelLockedUp, Reason::KernelTroubleLogged, Reason::KernelLimitNearlyReached];
         assert_eq!(reasons(&kernel, 1060), wanted);
     }

@@ -22,7 +22,7 @@ const RECORDED: &[(&str, &str, &str)] = &[
     ("RCU stall", "goharbor/harbor#14163", "INFO: rcu_sched detected stalls on CPUs/tasks: { 0} (detected by 85 t=81782272 jiffies, g=123789, c=123788, q=21744209"),
     ("RCU stall", "skiffos/SkiffOS#147", "rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:"),
     ("RCU stall", "oxidecomputer/propolis#1153", "rcu: INFO: rcu_preempt self-detected stall on CPU"),
-    ("RCU stall", "lkrg-org/lkrg#189", "rcu: INFO: rcu_preempt detected expedited stalls on CPUs/tasks: { 0-... } 6 jiffies s: 85 root: 0x1/."),
+    ("RCU stall", "kernel/rcu/tree_exp.h of Linux 6.12", "rcu: INFO: rcu_preempt detected expedited stalls on CPUs/tasks: { 94-...D } 21002 jiffies s: 85 root: 0x1/."),
     ("network device in use", "kubernetes/kubernetes#64743", "unregister_netdevice: waiting for eth0 to become free. Usage count = 1"),
     ("network device in use", "kubernetes/kubernetes#20096", "unregister_netdevice: waiting for lo to become free. Usage count = 1"),
     ("network device in use", "moby/moby#5618", "unregister_netdevice: waiting for lo to become free. Usage count = 3"),
@@ -39,6 +39,7 @@ const RECORDED: &[(&str, &str, &str)] = &[
     ("uncorrected hardware error", "intel-wired-lan: i40e in S5", "{1}[Hardware Error]: event severity: fatal"),
     ("uncorrected hardware error", "andikleen/mcelog#74", "{1}[Hardware Error]: event severity: recoverable"),
     ("uncorrected hardware error", "matrixorigin/matrixone#20374", "{7}[Hardware Error]: event severity: recoverable"),
+    ("uncorrected hardware error", "drivers/firmware/efi/cper.c of Linux 6.12", "{1}[Hardware Error]: event severity: recoverable, section_type: memory error"),
     ("corrected hardware error", "nodejs/build#2894", "{77}[Hardware Error]: event severity: corrected"),
     ("corrected hardware error", "prometheus/node_exporter#3511", "{35}[Hardware Error]: event severity: corrected"),
     ("uncorrected hardware error", "linux-edac: skx, injected", "EDAC MC3: 1 UE memory read error on CPU_SrcID#0_MC#3_Chan#0_DIMM#0 (channel:0 slot:0 page:0x7e025e offset:0x400 grain:32 -  err_code:0x00a0:0x0090  SystemAddress:0x7e025e400 ProcessorSocketId:0x0 MemoryControllerId:0x3"),
@@ -133,7 +134,6 @@ const RECORDED: &[(&str, &str, &str)] = &[
     ("I/O error", "7.3.4 Debian, provoked: the disk below became dm-error", "Buffer I/O error on device dm-0, logical block 8963"),
     ("NVMe failure", "linux-nvme/nvme-cli#151", "nvme nvme2: I/O 0 QID 0 timeout, reset controller"),
     ("NVMe failure", "clearlinux/distribution#2121", "nvme nvme0: I/O 14 QID 2 timeout, aborting"),
-    ("NVMe failure", "starfive-tech/linux#98", "nvme nvme0: I/O 897 QID 2 timeout, completion polled"),
     ("NVMe failure", "6.12.107 Debian, provoked: memory decoding switched off", "nvme nvme0: I/O tag 3 (0003) opcode 0x2 (I/O Cmd) QID 1 timeout, aborting req_op:READ(0) size:16384"),
     ("NVMe failure", "raspberrypi/linux#6661", "nvme nvme0: controller is down; will reset: CSTS=0xffffffff, PCI_STATUS=0x10"),
     ("NVMe failure", "Joshua-Riek/ubuntu-rockchip#155", "nvme nvme0: controller is down; will reset: CSTS=0xffffffff, PCI_STATUS read failed (134)"),
@@ -149,6 +149,41 @@ const RECORDED: &[(&str, &str, &str)] = &[
     ("offline disk", "RMerl/asuswrt-merlin.ng#379", "sd 0:0:0:0: rejecting I/O to offline device"),
     ("offline disk", "longhorn/longhorn#9878", "sd 15:0:0:1: rejecting I/O to offline device"),
     ("network transmit timeout", "net/sched/sch_generic.c of Linux 5.10", "NETDEV WATCHDOG: eth0 (ena): transmit queue 0 timed out"),
+    ("workqueue lockup", "openbmc/openbmc#3440", "BUG: workqueue lockup - pool cpus=0 node=0 flags=0x0 nice=0 stuck for 137s!"),
+    ("workqueue lockup", "koverstreet/bcachefs#114", "BUG: workqueue lockup - pool cpus=3 node=0 flags=0x1 nice=0 stuck for 23152s!"),
+    ("damaged memory management", "mm/page_alloc.c of Linux 4.4", "BUG: Bad page state in process kswapd0  pfn:1e5f62"),
+    ("damaged memory management", "mm/memory.c of Linux 6.12", "BUG: Bad page map in process containerd-shim  pte:8000000103a2f867 pmd:104b1d067"),
+    ("damaged memory management", "kernel/fork.c of Linux 6.12", "BUG: Bad rss-counter state mm:00000000d3f1c0f0 type:MM_ANONPAGES val:3"),
+    ("crash of PID 1", "arch/x86/mm/fault.c of Linux 6.12", "systemd[1]: segfault at 10 ip 00007f3a3c2b2f4c sp 00007ffd0a7a6b90 error 4 in libsystemd-shared-257.so[7f3a3c200000+1d6000]"),
+    ("crash of PID 1", "arch/x86/kernel/traps.c of Linux 6.12", "traps: systemd[1] general protection fault ip:7f3a3c2b2f4c sp:7ffd0a7a6b90 error:0 in libc.so.6[7f3a3c200000+1d6000]"),
+    ("XFS error", "fs/xfs/xfs_log.c of Linux 6.12", "XFS (sda6): log mount/recovery failed: error -22"),
+    ("XFS error", "fs/xfs/xfs_log.c of Linux 5.15", "XFS (nvme1n1): Corruption warning: Metadata has LSN (12:33904) ahead of current LSN (12:33880). Please unmount and run xfs_repair (>= v4.3) to resolve."),
+    ("XFS error", "fs/xfs/xfs_log.c of Linux 4.4", "XFS (dm-3): xfs_log_force: error -5 returned."),
+    ("XFS error", "fs/xfs/xfs_buf.c of Linux 5.10", "XFS (sdb1): Failing async write on buffer block 0x1388. Retrying async write."),
+    ("XFS without memory", "fs/xfs/kmem.c of Linux 6.1", "XFS: prog(3289) possible memory allocation deadlock size 65624 in kmem_alloc (mode:0x2400240)"),
+    ("XFS without memory", "fs/xfs/kmem.c of Linux 4.4", "XFS: possible memory allocation deadlock in kmem_alloc (mode:0x250)"),
+    ("ext4 error", "fs/jbd2/journal.c of Linux 5.10", "JBD2: Error -5 detected when updating journal superblock for sda1-8."),
+    ("ext4 error", "fs/jbd2/journal.c of Linux 6.12", "JBD2: I/O error when updating journal superblock for sda1-8."),
+    ("Btrfs error", "fs/btrfs/disk-io.c of Linux 6.12", "BTRFS warning (device sda3): lost super block write due to IO error on /dev/sda3 (-5)"),
+    ("Btrfs error", "fs/btrfs/disk-io.c of Linux 6.12", "BTRFS warning (device sda3): checksum verify failed on logical 30457856 mirror 1 wanted 0x5b6ffd5f found 0x8e2b8f7a level 0"),
+    ("NFS server that does not answer", "net/sunrpc/clnt.c of Linux 6.12", "nfs: server 10.0.0.9 not responding, still trying"),
+    ("NFS server that does not answer", "net/sunrpc/clnt.c of Linux 4.4", "nfs: server nas not responding, timed out"),
+    ("NFS server that does not answer", "fs/smb/client/connect.c of Linux 6.12", "CIFS: VFS: \\x5c\\x5cnas has not responded in 180 seconds. Reconnecting..."),
+    ("full thin pool", "drivers/md/dm-thin.c of Linux 6.12", "device-mapper: thin: 253:4: switching pool to out-of-data-space (queue IO) mode"),
+    ("full thin pool", "drivers/md/dm-thin.c of Linux 4.4", "device-mapper: thin: 253:4: switching pool to out-of-data-space mode"),
+    ("device mapper failure", "drivers/md/dm-thin.c of Linux 6.12", "device-mapper: thin: 253:4: metadata operation 'dm_pool_commit_metadata' failed: error = -5"),
+    ("device mapper failure", "drivers/md/dm-thin.c of Linux 6.12", "device-mapper: thin: 253:4: switching pool to read-only mode"),
+    ("device mapper failure", "drivers/md/dm-mpath.c of Linux 6.12", "device-mapper: multipath: 253:1: Failing path 8:16."),
+    ("device mapper failure", "drivers/md/dm-mpath.c of Linux 4.4", "device-mapper: multipath: Failing path 8:16."),
+    ("device mapper failure", "drivers/md/dm-verity-target.c of Linux 6.12", "device-mapper: verity: 254:0: data block 1 is corrupted"),
+    ("RAID failure", "drivers/md/raid1.c of Linux 6.12", "md/raid1:md0: Disk failure on sdb1, disabling device."),
+    ("RAID failure", "drivers/md/raid5.c of Linux 6.12", "md/raid:md0: Cannot continue operation (2/4 failed)."),
+    ("RAID failure", "drivers/md/raid1.c of Linux 5.10", "md/raid1:md0: sda: unrecoverable I/O read error for block 2048"),
+    ("network device failure", "amzn/amzn-drivers#285", "ena 0000:00:06.0 eth0: Keep alive watchdog timeout."),
+    ("network device failure", "drivers/net/ethernet/mellanox/mlx5/core/health.c of Linux 6.12", "mlx5_core 0000:3b:00.0: poll_health:801:(pid 0): device's health compromised - reached miss count"),
+    ("network device failure", "drivers/net/ethernet/intel/e1000e of Linux 6.12", "e1000e 0000:00:1f.6 eno1: Detected Hardware Unit Hang:"),
+    ("full neighbour table", "net/core/neighbour.c of Linux 6.12", "neighbour: arp_cache: neighbor table overflow!"),
+    ("full neighbour table", "net/core/neighbour.c of Linux 6.12", "neighbour: ndisc_cache: neighbor table overflow!"),
     ("network transmit timeout", "net/sched/sch_generic.c of Linux 6.12", "ena 0000:00:05.0 ens5: NETDEV WATCHDOG: CPU: 3: transmit queue 0 timed out 5001 ms"),
 ];
 
@@ -192,6 +227,28 @@ const OTHERS: &[&str] = &[
     "cgroup: fork rejected by pids controller in /kubepods/pod1",
     "mlx5_core 0000:3b:00.0 eth0: TX timeout detected",
     "veth807b9e2: entered disabled state",
+    // Of hosts without a problem: drives without a medium, loop devices, hints that a disk does not take, a lost interrupt.
+    "blk_update_request: I/O error, dev fd0, sector 0",
+    "print_req_error: I/O error, dev fd0, sector 0",
+    "blk_update_request: critical target error, dev sr0, sector 0 op 0x0:(READ) flags 0x0 phys_seg 1 prio class 0",
+    "Buffer I/O error on dev sr0, logical block 0, async page read",
+    "Buffer I/O error on device fd0, logical block 0",
+    "Buffer I/O error on dev loop3, logical block 0, async page read",
+    "I/O error, dev loop0, sector 0 op 0x3:(DISCARD)",
+    "blk_update_request: I/O error, dev loop5, sector 0 op 0x1:(WRITE) flags 0x800 phys_seg 0 prio class 0",
+    "critical target error, dev sda, sector 2048 op 0x3:(DISCARD) flags 0x800 phys_seg 1 prio class 2",
+    "I/O error, dev mmcblk0rpmb, sector 0 op 0x0:(READ) flags 0x80700 phys_seg 1 prio class 2",
+    "nvme nvme0: I/O 12 QID 3 timeout, completion polled",
+    "nvme nvme0: I/O tag 3 (0003) QID 1 timeout, completion polled",
+    "{1}[Hardware Error]: event severity: recoverable, section_type: PCIe error",
+    // starfive-tech/linux#98, lkrg-org/lkrg#189.
+    "nvme nvme0: I/O 897 QID 2 timeout, completion polled",
+    "rcu: INFO: rcu_preempt detected expedited stalls on CPUs/tasks: { 0-... } 6 jiffies s: 85 root: 0x1/.",
+    "rcu: INFO: rcu_preempt detected expedited stalls on CPUs/tasks: { 1-... } 6 jiffies",
+    "INFO: rcu_sched detected expedited stalls on CPUs/tasks: { 3-... P1207 } 21 jiffies s: 133 root: 0x8/.",
+    "device-mapper: thin: 253:4: switching pool to write mode",
+    "md/raid1:md0: active with 2 out of 2 mirrors",
+    "kubelet: page allocation failure: order:4, mode:0xc0cc0(GFP_KERNEL|__GFP_COMP), nodemask=(null)",
     // A program with the name `INFO: rcu_ x`, and one with the name `Oops: [#1]`.
     "INFO: rcu_ x invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0",
     "Oops: [#1] invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0",
@@ -228,4 +285,30 @@ fn a_program_whose_name_resembles_a_problem_has_none() {
     let crashed =
         "kernel BUG at [812]: segfault at 0 ip 0 sp 0 error 4 in EDAC MC0: 1 UE due to hardware memory corruption";
     assert_eq!(name(crashed, 6), None);
+    assert_eq!(name("kernel BUG at : page allocation failure: order:9, mode:0xc0cc0", 4), None);
+}
+
+#[test]
+fn some_lines_count_at_a_less_severe_level() {
+    for (line, level) in [
+        ("device-mapper: thin: 253:4: switching pool to out-of-data-space (queue IO) mode", 6),
+        ("device-mapper: thin: 253:4: switching pool to fail mode", 6),
+        ("neighbour: arp_cache: neighbor table overflow!", 6),
+        ("traps: systemd[1] trap invalid opcode ip:55d0c0a0 sp:7ffc error:0 in systemd[55d0+1000]", 6),
+        ("nfs: server nas not responding, still trying", 5),
+    ] {
+        assert!(name(line, level).is_some(), "{line}");
+        assert_eq!(name(line, level + 1), None, "{line}");
+    }
+    // The names of programs: `systemd[1] trap`, and one of another pid.
+    for line in
+        ["traps: systemd[1] trap[77] trap int3 ip:1 sp:2 error:0", "traps: systemd[812] trap invalid opcode ip:1"]
+    {
+        assert_eq!(name(line, 6), None, "{line}");
+    }
+    assert_eq!(name("INFO: task kubelet:7 blocked for more than 122 seconds.", 5), None);
+    for (level, line) in LESS_SEVERE {
+        let start = line.split('*').next().map_or(0, str::len);
+        assert!(level < 6 || start > "traps: ".len() + 15 || (start > 15 && !line.starts_with("traps: ")), "{line}");
+    }
 }

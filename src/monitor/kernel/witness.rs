@@ -1,0 +1,83 @@
+//! What confirms lines about processors and hardware. It has to have come since the line: what has counted since boot may be months old.
+
+use std::time::Duration;
+
+use crate::condition::Uptime;
+use crate::host::kernel::Counters;
+
+/// Two readings of a processor's time are at least so far apart.
+const READINGS_APART: Duration = Duration::from_secs(10);
+/// A stall is logged after it has begun, and a reading may be older than the line.
+const STALL_BEGAN: Duration = Duration::from_mins(1);
+/// `M` of `kernel.tainted`: a machine check.
+const TAINT_MACHINE_CHECK: u64 = 1 << 4;
+/// `L` of `kernel.tainted`: a soft lockup.
+const TAINT_SOFT_LOCKUP: u64 = 1 << 14;
+
+/// What the kernel has logged a stall with. Its counter and flag are set by the function that logs it, and so confirm nothing of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Detector {
+    SoftLockup,
+    HardLockup,
+    Rcu,
+}
+
+/// What was read last.
+#[derive(Debug, Default)]
+pub(super) struct Witnesses {
+    /// None before the first reading.
+    pub(super) counters: Option<Counters>,
+    /// [`crate::host::kernel::released`], and when.
+    released: (Vec<u64>, Uptime),
+    /// When a processor was last found to have done nothing else for ten seconds.
+    stuck_at: Option<Uptime>,
+    /// The service that does not answer.
+    hung: Option<&'static str>,
+}
+
+impl Witnesses {
+    pub(super) fn read(&mut self, counters: Counters, released: Vec<u64>, hung: Option<&'static str>, now: Uptime) {
+        (self.counters, self.hung) = (Some(counters), hung);
+        let (before, at) = &self.released;
+        if now >= *at + READINGS_APART {
+            let is_stuck =
+                before.len() == released.len() && before.iter().zip(&released).any(|(before, now)| before == now);
+            self.stuck_at = if is_stuck { Some(now) } else { self.stuck_at };
+            self.released = (released, now);
+        }
+    }
+
+    /// What confirms an uncorrected error of the hardware, before which `before` was read.
+    pub(super) fn of_hardware(&self, before: Counters) -> Option<&'static str> {
+        let now = self.counters?;
+        let witnesses = [
+            (now.corrupted_bytes > before.corrupted_bytes, "HardwareCorrupted in /proc/meminfo has risen"),
+            (now.uncorrected_errors > before.uncorrected_errors, "ue_count of a memory controller (EDAC) has risen"),
+            (
+                now.tainted & !before.tainted & TAINT_MACHINE_CHECK != 0,
+                "kernel.tainted has a new flag M (machine check)",
+            ),
+        ];
+        witnesses.into_iter().find(|(is_witness, _)| *is_witness).map(|(_, text)| text)
+    }
+
+    /// What confirms a lockup that was logged since then by this detector alone, if by one, and before which `before` was read.
+    pub(super) fn of_lockup(&self, by: Option<Detector>, since: Uptime, before: Option<Counters>) -> Option<String> {
+        if self.stuck_at.is_some_and(|at| at + STALL_BEGAN >= since) {
+            return Some("a processor ran no program and was not idle for 10 s (/proc/stat)".into());
+        }
+        if let Some(service) = self.hung {
+            return Some(format!("the {service} does not answer"));
+        }
+        let (now, before) = (self.counters?, before?);
+        let tainted = now.tainted & !before.tainted & TAINT_SOFT_LOCKUP != 0;
+        let witnesses = [
+            (Detector::SoftLockup, tainted, "kernel.tainted has a new flag L (soft lockup)"),
+            (Detector::SoftLockup, now.soft_lockups > before.soft_lockups, "softlockup_count in /sys/kernel has risen"),
+            (Detector::HardLockup, now.hard_lockups > before.hard_lockups, "hardlockup_count in /sys/kernel has risen"),
+            (Detector::Rcu, now.rcu_stalls > before.rcu_stalls, "rcu_stall_count in /sys/kernel has risen"),
+        ];
+        let mut others = witnesses.into_iter().filter(|(detector, ..)| by != Some(*detector));
+        others.find(|(_, is_witness, _)| *is_witness).map(|(.., text)| text.into())
+    }
+}
