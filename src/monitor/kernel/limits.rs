@@ -41,7 +41,9 @@ impl Limits {
         for (Limit { of, what, then }, readings) in LIMITS.iter().zip(&mut self.0) {
             let usage = of(usages).unwrap_or(Usage { used: 0, limit: 1 });
             let near = if *readings >= READINGS_IN_A_ROW { FAR_PERCENT } else { NEAR_PERCENT };
-            *readings = if usage.percent() >= near { readings.saturating_add(1) } else { 0 };
+            // At the limit things fail that other monitors see: what it is has to be said first.
+            let counted = if usage.percent() >= 100 { READINGS_IN_A_ROW } else { readings.saturating_add(1) };
+            *readings = if usage.percent() >= near { counted } else { 0 };
             if *readings >= READINGS_IN_A_ROW {
                 let nearly = format!("nearly all of the {} {what} are in use", usage.limit);
                 messages.push(format!("{nearly}; at the limit {then}: find what uses them, or raise the limit"));
@@ -77,13 +79,20 @@ mod tests {
             (899, false),
             (900, false),
             (900, false),
-            (1000, true),
+            (999, true),
             (850, true),
             (849, false),
             (899, false),
         ] {
             assert_eq!(observe(&mut limits, used), is_near, "{used}");
         }
+    }
+
+    #[test]
+    fn a_limit_that_is_reached_counts_at_once() {
+        let mut limits = Limits::default();
+        assert!(!observe(&mut limits, 999));
+        assert!(observe(&mut limits, 1000));
     }
 
     #[test]

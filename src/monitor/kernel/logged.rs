@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::patterns::{self, Class, PATTERNS};
+use super::patterns::{self, Class};
 use super::witness::{Detector, Witnesses};
 use crate::condition::{Finding, Reason, Uptime};
 use crate::host::clock::Now;
@@ -75,7 +75,7 @@ impl Logged {
     pub(super) fn take(&mut self, line: &Line, now: Now) -> Option<Class> {
         let text = self.whole(&line.text)?;
         let index = patterns::find(&text, line.level)?;
-        let class = PATTERNS[index].class;
+        let class = patterns::pattern(index).class;
         let at = if line.is_old { line.at } else { now.uptime };
         let text = redact::escape_controls(&redact::bounded(&text, MAX_LINE_BYTES));
         let before = self.witnesses.counters.filter(|_| !line.is_old);
@@ -127,7 +127,7 @@ impl Logged {
 
     /// The last line of that class that counts and was logged since the agent started.
     fn last_of(&self, class: Class, now: Uptime) -> Option<&Evidence> {
-        let of_class = self.troubles.iter().filter(|(index, _)| PATTERNS[**index].class == class);
+        let of_class = self.troubles.iter().filter(|(index, _)| patterns::pattern(**index).class == class);
         let recent = of_class.map(|(_, trouble)| &trouble.last).filter(|last| now < last.at + class.lasts());
         recent.max_by_key(|last| last.at)
     }
@@ -168,7 +168,8 @@ impl Logged {
     /// One finding for all problems: a condition shows one.
     fn trouble(&self, now: Uptime) -> Option<Finding> {
         let present = self.troubles.iter().filter(|(_, trouble)| !trouble.is_over(now));
-        let messages: Vec<_> = present.map(|(index, trouble)| trouble.message(PATTERNS[*index].name)).collect();
+        let messages: Vec<_> =
+            present.map(|(index, trouble)| trouble.message(&patterns::pattern(*index).name)).collect();
         (!messages.is_empty()).then(|| Finding::new(Reason::KernelTroubleLogged, messages.join("; ")))
     }
 }
