@@ -64,7 +64,7 @@ reasons! {
     KubeletConfigNotChecked: CONFIG, Unknown, false, None, false, "`nodevigil check` has failed for a minute, or has found an error only once.";
     KubeletConfigIsValid: CONFIG, True, false, None, false, "`nodevigil check` finds no error in the kubelet's configuration.";
     ContainerRuntimeDown: RUNTIME, False, false, Restart, false, "The container runtime's process ended without a stop job for its unit, or no process listens at its socket.";
-    ContainerRuntimeHung: RUNTIME, False, true, Reboot, false, "Three calls to the container runtime in a row timed out, and its process is stopped (state T) or waits in the kernel (state D).";
+    ContainerRuntimeHung: RUNTIME, False, true, Reboot, false, "Three calls to the container runtime in a row timed out, and its process is stopped (state T) or waits in the kernel (state D); or it does not list its pods, and the kubelet reports the same on the Node.";
     ContainerRuntimeNotReady: RUNTIME, False, true, Restart, false, "The container runtime reports that it is not ready, and the kubelet reports the same on the Node.";
     ContainerRuntimeUnconfirmed: RUNTIME, Unknown, true, None, false, "Three calls to the container runtime in a row failed, and nothing else shows whether it works.";
     ContainerRuntimeNotFound: RUNTIME, Unknown, false, None, false, "No container runtime answers, and no failure of it is known: it was stopped, is starting, is not installed, or ended while nodevigil was not running.";
@@ -88,7 +88,7 @@ reasons! {
     KernelLimitNearlyReached: KERNEL, True, false, None, false, "The host is near a limit of the kernel: processes, open files or tracked connections.";
     NodeClockWrong: KERNEL, True, false, None, false, "The host's clock differs from the API server's by more than 30 seconds.";
     KernelIsHealthy: KERNEL, True, false, None, false, "The kernel logs no problem, and no limit is nearly reached.";
-    NvidiaGPULost: GPU, True, false, None, false, "NVIDIA's driver has logged Xid 79 within the last five minutes: a GPU no longer answers on the PCI bus. Pods that use it fail until the host is rebooted or the GPU is replaced.";
+    NvidiaGPULost: GPU, True, false, None, false, "NVIDIA's driver has logged that a GPU has fallen off the bus (Xid 79, or without an Xid), and has not been loaded anew since. Pods that use it fail until the host is rebooted or the GPU is replaced.";
     NvidiaXidLogged: GPU, True, false, None, false, "NVIDIA's driver has logged an error (Xid) within the last five minutes. The message has each code and how often it was logged.";
     GPUIsHealthy: GPU, True, false, None, false, "NVIDIA's driver is loaded and logs no error.";
     BootstrapStuck: BOOTSTRAP, False, false, None, false, "The Node has not become ready within ten minutes ([bootstrap] deadline_secs) and is stuck at the stage that the message names.";
