@@ -140,6 +140,7 @@ impl Tasks {
             kubelet: watch::Sender::default(),
             watched: watch::Sender::default(),
             lease_wanted: watch::Sender::default(),
+            runtime_directories: watch::Sender::default(),
             probe_seconds: metrics.probe_seconds.clone(),
             kernel_log: kernel_log.clone(),
             hung: HungServices::default(),

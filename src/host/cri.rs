@@ -1,7 +1,9 @@
-//! The container runtime over CRI (`runtime.v1.RuntimeService` of k8s.io/cri-api): `Status`, and `Version` once a connection.
+//! The container runtime over CRI (`runtime.v1.RuntimeService` of k8s.io/cri-api): `Status`, `Version` once a connection, and
+//! `ListPodSandbox` once a minute.
 //!
 //! The messages have only the fields that are read; protobuf passes over all others.
 
+use std::collections::BTreeMap;
 use std::error::Error as _;
 use std::io;
 use std::os::fd::AsRawFd as _;
@@ -12,7 +14,7 @@ use hyper_util::rt::TokioIo;
 use prost::Message;
 use rustix::fs::{Mode, OFlags, open};
 use tokio::net::UnixStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Channel, Endpoint};
@@ -25,12 +27,31 @@ use super::blocking;
 const FIND_TIMEOUT: Duration = Duration::from_secs(2);
 /// A probe that has no answer by then has failed.
 pub const TIMEOUT: Duration = Duration::from_secs(5);
-/// containerd's answer has some hundred bytes; one that is longer is refused.
-const MAX_ANSWER_BYTES: usize = 64 * 1024;
+/// A list may take longer, on a node with many pods.
+const LIST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time between two lists, if the first is answered: every other probe.
+const LIST_EVERY: Duration = Duration::from_secs(55);
+/// A label that no pod has, so that the runtime looks at all pods and returns none.
+const LABEL: &str = "nodevigil/none";
+/// An answer has some hundred bytes; one that is longer, of a runtime that lists its pods in spite of the label, is refused.
+const MAX_ANSWER_BYTES: usize = 4 * 1024 * 1024;
 /// What is kept of each text in it.
 const MAX_TEXT_BYTES: usize = 300;
 const VERSION: &str = "/runtime.v1.RuntimeService/Version";
 const STATUS: &str = "/runtime.v1.RuntimeService/Status";
+const LIST: &str = "/runtime.v1.RuntimeService/ListPodSandbox";
+
+#[derive(Clone, PartialEq, Message)]
+struct ListPodSandboxRequest {
+    #[prost(message, optional, tag = "1")]
+    filter: Option<PodSandboxFilter>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct PodSandboxFilter {
+    #[prost(btree_map = "string, string", tag = "3")]
+    label_selector: BTreeMap<String, String>,
+}
 
 #[derive(Clone, PartialEq, Message)]
 struct VersionResponse {
@@ -69,6 +90,8 @@ struct RuntimeCondition {
 pub enum Probe {
     /// It answers and does not report that it is not ready. `name`: name and version, such as `containerd 1.7.24`.
     Ready { name: String },
+    /// It answers so, but does not list its pods, without which the kubelet does nothing; `why` is a sentence without its subject.
+    Unlisted { name: String, why: String },
     /// It reports that it is not ready, answers with an error, or closes the connection; the text is a sentence without its subject.
     NotReady(String),
     /// No process listens at the socket, or there is no socket.
@@ -84,6 +107,8 @@ pub enum Probe {
 pub struct Prober {
     pub socket: PathBuf,
     connection: Option<Connection>,
+    /// When it last listed its pods; none since it failed to.
+    listed_at: Option<Instant>,
     /// The process that listened when the last connection was made (`SO_PEERCRED` of unix(7)); 1 if systemd does, for a socket unit.
     pub listener: Option<i32>,
 }
@@ -96,16 +121,38 @@ struct Connection {
 
 impl Prober {
     pub fn new(socket: PathBuf) -> Self {
-        Self { socket, connection: None, listener: None }
+        Self { socket, connection: None, listed_at: None, listener: None }
     }
 
-    /// Probes once; takes at most [`TIMEOUT`].
+    /// Probes once; takes at most [`TIMEOUT`] and [`LIST_TIMEOUT`].
     pub async fn probe(&mut self) -> Probe {
-        let probe = timeout(TIMEOUT, self.ask()).await.unwrap_or(Probe::TimedOut);
-        if !matches!(probe, Probe::Ready { .. }) {
-            self.connection = None;
+        match timeout(TIMEOUT, self.ask()).await.unwrap_or(Probe::TimedOut) {
+            Probe::Ready { name } => match self.list().await {
+                None => Probe::Ready { name },
+                Some(why) => Probe::Unlisted { name, why },
+            },
+            probe => {
+                self.connection = None;
+                probe
+            }
         }
-        probe
+    }
+
+    /// Why it does not list its pods. Once it does, it is not asked again for a minute.
+    async fn list(&mut self) -> Option<String> {
+        let is_due = self.listed_at.is_none_or(|at| at.elapsed() >= LIST_EVERY);
+        let connection = self.connection.as_ref().filter(|_| is_due)?;
+        let listed = timeout(LIST_TIMEOUT, connection.list()).await;
+        self.listed_at = matches!(listed, Ok(Ok(()))).then(Instant::now);
+        match listed {
+            // A connection that has ended since is no failure of the runtime.
+            Ok(Err(error)) if error.source().is_some() => {
+                self.connection = None;
+                None
+            }
+            Ok(answer) => answer.err().map(|error| format!("{} to ListPodSandbox", refusal(&error))),
+            Err(_) => Some(format!("does not answer ListPodSandbox within {} s", LIST_TIMEOUT.as_secs())),
+        }
     }
 
     async fn ask(&mut self) -> Probe {
@@ -164,13 +211,18 @@ impl Connection {
         let endpoint = Endpoint::from_static("http://localhost");
         let channel = endpoint.connect_with_connector(connector).await;
         let channel = channel.map_err(|error| Status::from_error(error.into()))?;
-        let version: VersionResponse = call(&channel, VERSION).await?;
+        let version: VersionResponse = call(&channel, VERSION, ()).await?;
         let name = text(&format!("{} {}", version.runtime_name, version.runtime_version));
         Ok(Self { channel, name })
     }
 
+    async fn list(&self) -> Result<(), Status> {
+        let filter = PodSandboxFilter { label_selector: BTreeMap::from([(LABEL.into(), LABEL.into())]) };
+        call(&self.channel, LIST, ListPodSandboxRequest { filter: Some(filter) }).await
+    }
+
     async fn status(&self) -> Result<Probe, Status> {
-        let response: StatusResponse = call(&self.channel, STATUS).await?;
+        let response: StatusResponse = call(&self.channel, STATUS, ()).await?;
         let conditions = response.status.unwrap_or_default().conditions;
         // NetworkReady is about the network plugin; the kubelet reports it on the Node.
         let not_ready = conditions.iter().find(|condition| condition.r#type == "RuntimeReady" && !condition.status);
@@ -183,11 +235,14 @@ impl Connection {
     }
 }
 
-async fn call<A: Message + Default + 'static>(channel: &Channel, method: &'static str) -> Result<A, Status> {
+async fn call<Q, A>(channel: &Channel, method: &'static str, request: Q) -> Result<A, Status>
+where
+    Q: Message + 'static,
+    A: Message + Default + 'static,
+{
     let mut client = Grpc::new(channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES);
     client.ready().await.map_err(|error| Status::from_error(error.into()))?;
-    // Both requests are empty: their fields have defaults.
-    let (request, codec) = (Request::new(()), ProstCodec::<(), A>::default());
+    let (request, codec) = (Request::new(request), ProstCodec::<Q, A>::default());
     Ok(client.unary(request, PathAndQuery::from_static(method), codec).await?.into_inner())
 }
 
@@ -231,6 +286,9 @@ mod tests {
         Unimplemented,
         /// It answers `Version` alone.
         Hangs,
+        /// It answers all but lists.
+        ListHangs,
+        ListFails,
         /// Each connection ends after the first `Status`.
         Closes,
         NoGrpc,
@@ -252,11 +310,14 @@ mod tests {
                     let mut connection = h2::server::handshake(stream).await.unwrap();
                     while let Some(Ok((request, response))) = connection.accept().await {
                         let is_status = request.uri().path() == STATUS;
-                        if is_status && behavior == Behavior::Hangs {
+                        let is_list = request.uri().path() == LIST;
+                        if (is_status && behavior == Behavior::Hangs) || (is_list && behavior == Behavior::ListHangs) {
                             // Kept, as dropping it would reset the stream.
                             std::mem::forget(response);
                             continue;
                         }
+                        let behavior =
+                            if is_list && behavior == Behavior::ListFails { Behavior::Unimplemented } else { behavior };
                         answer(behavior, is_status, response);
                         if is_status && behavior == Behavior::Closes {
                             connection.graceful_shutdown();
@@ -325,6 +386,29 @@ mod tests {
             let probe = prober.probe().await;
             assert!(matches!(&probe, Probe::NotReady(why) if why.starts_with(wanted)), "{behavior:?}: {probe:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_runtime_that_answers_and_does_not_list_its_pods_is_asked_again_each_time() {
+        for (behavior, wanted) in [
+            (Behavior::ListHangs, "does not answer ListPodSandbox within 10 s"),
+            (Behavior::ListFails, "answers with Unimplemented: unknown service to ListPodSandbox"),
+        ] {
+            let (_directory, mut prober) = serve(behavior);
+            let unlisted = Probe::Unlisted { name: "cri-o 1.36.1".into(), why: wanted.into() };
+            for _ in 0..3 {
+                assert_eq!(prober.probe().await, unlisted);
+            }
+        }
+        let (_directory, mut prober) = serve(Behavior::Ready);
+        prober.probe().await;
+        let listed_at = prober.listed_at.unwrap();
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        prober.probe().await;
+        assert_eq!(prober.listed_at, Some(listed_at));
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        prober.probe().await;
+        assert!(prober.listed_at.unwrap() > listed_at, "every other probe");
     }
 
     #[tokio::test(start_paused = true)]

@@ -7,23 +7,26 @@ use kubelet_config::kubelet::endpoint::socket_path;
 use super::kubelet::KubeletFacts;
 use crate::settings::RuntimeSettings;
 
-/// The sockets of the runtimes that nodes have, each with the units that may run it. Those of a distribution come first: where one is,
-/// it is the kubelet's, whatever else is installed.
-const USUAL: [(&str, &[&str]); 6] = [
-    (
-        "/run/k3s/containerd/containerd.sock",
+/// A socket, the units that may run the runtime that listens there, and where that keeps its files.
+type Usual = (&'static str, &'static [&'static str], &'static [&'static str]);
+
+/// The runtimes that nodes have. Those of a distribution come first: where one is, it is the kubelet's, whatever else is installed.
+#[rustfmt::skip]
+const USUAL: [Usual; 6] = [
+    ("/run/k3s/containerd/containerd.sock",
         &["k3s.service", "k3s-agent.service", "rke2-server.service", "rke2-agent.service"],
-    ),
-    ("/run/k0s/containerd.sock", &["k0sworker.service", "k0scontroller.service"]),
-    ("/var/snap/microk8s/common/run/containerd.sock", &["snap.microk8s.daemon-containerd.service"]),
-    ("/run/crio/crio.sock", &["crio.service"]),
-    ("/run/cri-dockerd.sock", &["cri-docker.service"]),
-    ("/run/containerd/containerd.sock", &["containerd.service"]),
+        &["/var/lib/rancher/k3s/agent/containerd", "/var/lib/rancher/rke2/agent/containerd"]),
+    ("/run/k0s/containerd.sock", &["k0sworker.service", "k0scontroller.service"], &["/var/lib/k0s/containerd"]),
+    ("/var/snap/microk8s/common/run/containerd.sock", &["snap.microk8s.daemon-containerd.service"],
+        &["/var/snap/microk8s/common/var/lib/containerd"]),
+    ("/run/crio/crio.sock", &["crio.service"], &["/var/lib/containers/storage"]),
+    ("/run/cri-dockerd.sock", &["cri-docker.service"], &["/var/lib/docker"]),
+    ("/run/containerd/containerd.sock", &["containerd.service"], &["/var/lib/containerd"]),
 ];
 
 /// The units that run a container runtime on most nodes.
 pub fn usual_units() -> impl Iterator<Item = &'static str> {
-    USUAL.iter().flat_map(|(_, units)| units.iter().copied())
+    USUAL.iter().flat_map(|(_, units, _)| units.iter().copied())
 }
 
 /// The container runtime's socket.
@@ -50,7 +53,7 @@ impl Endpoint {
         if known.is_some_and(|known| !known.is_guess) {
             return known.cloned();
         }
-        let sockets = USUAL.iter().map(|(socket, _)| Path::new(socket));
+        let sockets = USUAL.iter().map(|(socket, ..)| Path::new(socket));
         let mut better = sockets.take_while(|socket| known.is_none_or(|known| known.socket != *socket));
         let found = better.find(|socket| exists(socket)).map(|socket| Self { socket: socket.into(), is_guess: true });
         found.or_else(|| known.cloned())
@@ -58,8 +61,16 @@ impl Endpoint {
 
     /// The units that may run it, until the listening process shows which unit it is.
     pub fn units(&self) -> Vec<String> {
-        let usual = USUAL.iter().find(|(socket, _)| Path::new(socket) == self.socket);
-        usual.map(|(_, units)| units.iter().map(|unit| (*unit).to_owned()).collect()).unwrap_or_default()
+        self.usual().map(|(_, units, _)| units.iter().map(|unit| (*unit).to_owned()).collect()).unwrap_or_default()
+    }
+
+    /// Where it keeps its files.
+    pub fn directories(&self) -> Vec<PathBuf> {
+        self.usual().map(|(.., directories)| directories.iter().map(PathBuf::from).collect()).unwrap_or_default()
+    }
+
+    fn usual(&self) -> Option<&'static Usual> {
+        USUAL.iter().find(|(socket, ..)| Path::new(socket) == self.socket)
     }
 }
 

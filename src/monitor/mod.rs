@@ -13,6 +13,7 @@ mod service;
 pub mod storage;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use prometheus_client::metrics::histogram::Histogram;
@@ -93,6 +94,8 @@ pub struct Inputs {
     pub watched: watch::Sender<Watched>,
     /// Whether the publisher is to read the kubelet's Lease: while the kubelet does not answer, or its connections seem to be stuck.
     pub lease_wanted: watch::Sender<bool>,
+    /// Where the container runtime keeps its files; none until it is known which runtime is the kubelet's. Its monitor sends this.
+    pub runtime_directories: watch::Sender<Vec<PathBuf>>,
     /// How long the kubelet took to answer probes.
     pub probe_seconds: Histogram,
     pub kernel_log: KernelLog,

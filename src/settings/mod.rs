@@ -119,27 +119,12 @@ pub struct RuntimeSettings {
 }
 
 /// `[storage]`
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StorageSettings {
-    /// Directories in which a container runtime may keep its files. nodevigil probes those that exist, and the kubelet's.
+    /// Where the container runtime keeps its files. Default: the usual directory of the runtime at the kubelet's socket. nodevigil probes
+    /// the file systems of these directories and of the kubelet's.
     pub runtime_paths: Vec<PathBuf>,
-}
-
-impl Default for StorageSettings {
-    /// The directories of containerd, CRI-O and Docker, and of the containerd of k3s, RKE2, k0s and `MicroK8s`.
-    fn default() -> Self {
-        let paths = [
-            "/var/lib/containerd",
-            "/var/lib/containers/storage",
-            "/var/lib/docker",
-            "/var/lib/rancher/k3s/agent/containerd",
-            "/var/lib/rancher/rke2/agent/containerd",
-            "/var/lib/k0s/containerd",
-            "/var/snap/microk8s/common/var/lib/containerd",
-        ];
-        Self { runtime_paths: paths.map(PathBuf::from).to_vec() }
-    }
 }
 
 /// `[bootstrap]`

@@ -34,7 +34,10 @@ const SAMPLE_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_MESSAGE_BYTES: usize = 300;
 /// What the kubelet writes into the Node's condition `Ready` of a runtime that it finds not ready (k8s.io/kubernetes/pkg/kubelet,
 /// `runtimeState.runtimeErrors`).
-const NOT_READY_MESSAGES: [&str; 2] = ["container runtime is down", "container runtime not ready"];
+const NOT_READY_MESSAGES: [&str; 3] =
+    ["container runtime is down", "container runtime not ready", "PLEG is not healthy"];
+/// From here on the message changes each time that the kubelet writes it.
+const CHANGING: &str = ": pleg was last seen active ";
 
 #[derive(Debug)]
 struct Probed {
@@ -78,9 +81,13 @@ pub async fn run(mut inputs: Inputs) {
                     follower = Follower::new(runtime.units.clone(), &inputs);
                 }
                 runtime.probed(probed.began, probed.probe, probed.sample, uptime());
+                if let Some(directories) = runtime.directories() {
+                    inputs.runtime_directories.send_replace(directories);
+                }
             }
             Ok(()) = inputs.api.changed() => {
-                runtime.kubelet_agrees = kubelets_message(&inputs.api.borrow_and_update());
+                let since = runtime.kubelet_agrees.take().map_or_else(uptime, |(_, since)| since);
+                runtime.kubelet_agrees = kubelets_message(&inputs.api.borrow_and_update()).map(|text| (text, since));
             }
             () = sleep(due.saturating_sub(uptime())) => {}
         }
@@ -126,7 +133,7 @@ async fn probe(
     });
     let process = listener.as_ref().map(|listener| listener.id).filter(|id| id.pid != 1).or(main_process);
     let sample = match process {
-        Some(id) if probe == Probe::TimedOut => {
+        Some(id) if matches!(probe, Probe::TimedOut | Probe::Unlisted { .. }) => {
             let read = move || sample(id, None).map(|sample| (sample, pressure::read()));
             blocking::run("sampling the container runtime", SAMPLE_TIMEOUT, read).await.ok().flatten()
         }
@@ -140,5 +147,6 @@ fn kubelets_message(api: &ApiFacts) -> Option<String> {
     let Reach::Reached { .. } = api.reach else { return None };
     let ready = api.node.as_ref()?.condition("Ready").filter(|ready| ready.status == "False")?;
     let is_for_runtime = NOT_READY_MESSAGES.iter().any(|words| ready.message.contains(words));
-    is_for_runtime.then(|| redact::bounded(&ready.message, MAX_MESSAGE_BYTES))
+    let message = ready.message.split(CHANGING).next().unwrap_or_default();
+    is_for_runtime.then(|| redact::bounded(message, MAX_MESSAGE_BYTES))
 }

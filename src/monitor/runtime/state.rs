@@ -1,5 +1,6 @@
 //! What is known of the container runtime, and what to report of it. Does no I/O and reads no clock: the caller passes the time.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::condition::{Finding, Reason, Uptime, View};
@@ -19,6 +20,8 @@ const PROBE_EVERY: Duration = Duration::from_secs(30);
 /// the cause, or it is about to answer.
 const PROBE_EVERY_SILENT: Duration = Duration::from_secs(1);
 const SILENT_FOR: Duration = Duration::from_mins(1);
+/// The kubelet reports on the Node that the runtime is down until some seconds after it answers again.
+const KUBELET_CATCHES_UP: Duration = Duration::from_mins(1);
 
 /// A thread that has been in one uninterruptible wait for so long is stuck.
 const STUCK_FOR: Duration = Duration::from_secs(10);
@@ -37,6 +40,8 @@ struct FailedProbes {
     count: u32,
     /// The failed probes since the last one that found a listener.
     without_listener: u32,
+    /// The probes in a row that were answered, but not with a list of the pods.
+    unlisted: u32,
     /// What was seen of the process meanwhile.
     samples: Samples,
 }
@@ -60,8 +65,8 @@ pub(super) struct Runtime {
     changed_at: Uptime,
     /// Whether the unit's main process was the one that listened when it last answered. The containerd of k3s is a child of it.
     main_process_listens: bool,
-    /// The message of the Node's condition `Ready`, if the kubelet reports in it that the runtime is not ready.
-    pub(super) kubelet_agrees: Option<String>,
+    /// The message of the Node's condition `Ready`, if the kubelet reports in it that the runtime is not ready, and since when.
+    pub(super) kubelet_agrees: Option<(String, Uptime)>,
 }
 
 impl Runtime {
@@ -107,7 +112,7 @@ impl Runtime {
 
     /// Whether it answered the last probe and has not ended since.
     fn answers(&self) -> bool {
-        matches!(self.last_probe, Some(Probe::Ready { .. }))
+        matches!(self.last_probe, Some(Probe::Ready { .. } | Probe::Unlisted { .. }))
     }
 
     /// The process that is probed: the listener, or the service's main process if systemd listens for a socket unit.
@@ -127,6 +132,11 @@ impl Runtime {
         if is_soon { PROBE_EVERY_SILENT } else { PROBE_EVERY }
     }
 
+    /// Where the runtime keeps its files; none while it is a guess which runtime is the kubelet's, and nothing answers there.
+    pub(super) fn directories(&self) -> Option<Vec<PathBuf>> {
+        self.endpoint.as_ref().filter(|endpoint| !endpoint.is_guess || self.answers()).map(Endpoint::directories)
+    }
+
     pub(super) fn service_event(&mut self, event: ServiceEvent, now: Uptime) {
         let before = self.service.process();
         self.service.observe(event, now);
@@ -136,7 +146,7 @@ impl Runtime {
                 // Failed probes count on: it may end again and again before it answers.
                 self.ended_at = now;
                 (self.last_probe, self.has_answered, self.listener) = (None, false, None);
-                self.failed.samples = Samples::default();
+                (self.failed.samples, self.failed.unlisted) = (Samples::default(), 0);
             }
         }
         self.see_answer();
@@ -153,9 +163,11 @@ impl Runtime {
             // What was sampled at an earlier probe explains nothing.
             None => self.failed.samples = Samples::default(),
         }
-        if let Probe::Ready { .. } = probe {
+        if let Probe::Ready { .. } | Probe::Unlisted { .. } = probe {
             self.has_answered = true;
-            self.failed = FailedProbes::default();
+            let unlisted = if let Probe::Unlisted { .. } = probe { self.failed.unlisted + 1 } else { 0 };
+            let samples = std::mem::take(&mut self.failed.samples);
+            self.failed = FailedProbes { unlisted, samples, ..FailedProbes::default() };
         } else {
             if self.failed.count == 0 {
                 self.changed_at = now;
@@ -180,8 +192,10 @@ impl Runtime {
 
     /// What to report now; none while there is nothing new.
     pub(super) fn view(&self, now: Uptime) -> Option<View> {
-        if let Some(Probe::Ready { name }) = &self.last_probe {
-            return Some(View::healthy(format!("{name} answers at {}{}", self.socket(), self.pid())));
+        match &self.last_probe {
+            Some(Probe::Ready { name }) => return Some(self.answering(name, now)),
+            Some(Probe::Unlisted { name, why }) => return self.unlisted(name, why, now),
+            _ => {}
         }
         // Whether a process of the unit runs, or has ended while we watched.
         let is_known = self.service.running.is_some() || self.service.last_end.is_some();
@@ -206,6 +220,36 @@ impl Runtime {
                 View::Unknown(finding(why))
             }
             Judgement::Unexplained(why) => View::Unexplained(finding(why)),
+        })
+    }
+
+    /// It answers. The kubelet asks for more, and knows better once it has had time to see that.
+    fn answering(&self, name: &str, now: Uptime) -> View {
+        let answers = format!("{name} answers at {}{}", self.socket(), self.pid());
+        let has_caught_up = |since: Uptime| now >= since.max(self.changed_at) + KUBELET_CATCHES_UP;
+        match self.kubelet_agrees.as_ref().filter(|(_, since)| has_caught_up(*since)) {
+            None => View::healthy(answers),
+            Some((kubelet, _)) => unconfirmed(format!("{answers}, but the kubelet reports on the Node: {kubelet}")),
+        }
+    }
+
+    /// It answers, and does not list its pods; none before the third time in a row.
+    fn unlisted(&self, name: &str, why: &str, now: Uptime) -> Option<View> {
+        if self.failed.unlisted < FAILURES_IN_A_ROW {
+            return None;
+        }
+        let name = format!("{name} at {}{}", self.socket(), self.pid());
+        Some(match &self.kubelet_agrees {
+            _ if self.failed.samples.is_starved(now) => {
+                unconfirmed(format!("{name} {why}, but the host is too busy to run it"))
+            }
+            None => {
+                unconfirmed(format!("{name} answers Status, but {why}; the kubelet does not report this on the Node"))
+            }
+            Some((kubelet, _)) => {
+                let again = format!("{why}, three times in a row; the kubelet reports on the Node: {kubelet}");
+                View::found(Reason::ContainerRuntimeHung, format!("{name} answers Status, but {again}"))
+            }
         })
     }
 
@@ -248,9 +292,9 @@ impl Runtime {
         }
         let (unit, socket, samples) = (&self.service.name, self.socket(), &self.failed.samples);
         let name = format!("the container runtime at {socket}{}", self.pid());
-        let unconfirmed = |why: String| Some(View::Unknown(Finding::new(Reason::ContainerRuntimeUnconfirmed, why)));
+        let unconfirmed = |why: String| Some(unconfirmed(why));
         match self.last_probe.as_ref()? {
-            Probe::Ready { .. } => None,
+            Probe::Ready { .. } | Probe::Unlisted { .. } => None,
             Probe::NoListener if self.service.unit.active_state == "activating" => {
                 Some(View::Unknown(not_found(self.service.starting())))
             }
@@ -267,7 +311,7 @@ impl Runtime {
             Probe::Impossible(why) if self.endpoint.is_none() => Some(View::Unknown(not_found(why))),
             Probe::Impossible(why) => unconfirmed(format!("{name} cannot be probed: {why}")),
             Probe::NotReady(why) => match &self.kubelet_agrees {
-                Some(kubelet) => {
+                Some((kubelet, _)) => {
                     let message = format!("{name} {why}; the kubelet reports on the Node: {kubelet}");
                     Some(View::found(Reason::ContainerRuntimeNotReady, message))
                 }
@@ -289,6 +333,10 @@ impl Runtime {
             }
         }
     }
+}
+
+fn unconfirmed(message: String) -> View {
+    View::Unknown(Finding::new(Reason::ContainerRuntimeUnconfirmed, message))
 }
 
 fn not_found(message: impl Into<String>) -> Finding {

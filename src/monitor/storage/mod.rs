@@ -38,7 +38,8 @@ pub async fn run(inputs: Inputs) {
     // So that the first report is not of directories that this kubelet does not use.
     let mut kubelet = inputs.kubelet.subscribe();
     timeout(FACTS_WAIT, kubelet.wait_for(Option::is_some)).await.ok();
-    let mut storage = Storage::new(&inputs.settings.storage.runtime_paths, uptime());
+    let (mut runtimes, mut lines) = (inputs.runtime_directories.subscribe(), inputs.kernel_log.lines());
+    let mut storage = Storage::new(uptime());
     let mut reporter = Reporter::new(ConditionType::NodeStorageHealthy, inputs.reports);
     // Readings and probes run outside the loop: a dead disk must not stop reports.
     let (mut readings, mut probes) = (JoinSet::new(), JoinSet::<(PathBuf, _)>::new());
@@ -55,11 +56,16 @@ pub async fn run(inputs: Inputs) {
                 storage.ended(&path, probe, uptime());
             }
             Ok(()) = kubelet.changed() => {}
+            Ok(()) = runtimes.changed() => {}
+            // In a storm some lines are lost, and nothing else.
+            line = lines.recv() => if !line.is_ok_and(|line| storage.prompt(&line, uptime())) { continue },
             () = sleep(due.saturating_sub(uptime())), if readings.is_empty() => {}
         }
         let now = uptime();
         let root_dir = kubelet.borrow().as_ref().and_then(|facts| facts.root_dir.clone());
-        storage.set_root_dir(root_dir.as_deref());
+        let given = &inputs.settings.storage.runtime_paths;
+        let runtimes = if given.is_empty() { runtimes.borrow_and_update().clone() } else { given.clone() };
+        storage.set_directories(root_dir.as_deref(), &runtimes);
         if now >= storage.next_reading && readings.is_empty() {
             let pid = inputs.watched.borrow().pid;
             let progress = |path: &PathBuf| progress.get(path).map(|progress| *progress.borrow());

@@ -7,12 +7,17 @@ use super::directory::{Directory, LastProbe, Owner, PROBE_LIMIT, Wait, probe_fai
 use crate::condition::{ConditionType, Uptime, View};
 use crate::host::clock::next_multiple;
 use crate::host::disk::Probe;
+use crate::host::kmsg::Line;
 use crate::host::mounts::{self, Mount};
 
 /// Time between the starts of two probes of a healthy file system, and between two readings of the mounts. Each probe starts a child.
 const PROBE_EVERY: Duration = Duration::from_mins(1);
 /// The same when something may be wrong.
 const PROBE_SOON: Duration = Duration::from_secs(5);
+/// The least time between two readings for which lines of the kernel's log are the reason.
+const PROMPTED_EVERY: Duration = Duration::from_secs(15);
+/// What lines about a file system or a disk contain. Which one they are about is left to the probe.
+const OF_STORAGE: [&str; 9] = ["XFS", "EXT4-fs", "JBD2", "journal", "BTRFS", "I/O", "nvme", "device-mapper", "md/raid"];
 /// The same of a directory that does not exist, or whose file system is probed for another one.
 const SEARCH_EVERY: Duration = Duration::from_mins(10);
 /// Where a kubelet without --root-dir keeps its files: of kubeadm and most distributions, `MicroK8s`, k0s.
@@ -23,35 +28,46 @@ const KUBELET_DIRECTORIES: [&str; 3] =
 pub(super) struct Storage {
     /// The kubelet's directories first.
     directories: Vec<Directory>,
-    /// Where a container runtime may keep its files.
-    runtime_paths: Vec<PathBuf>,
     kubelet_runs: bool,
     /// When the mounts and the state of the probes are read.
     pub next_reading: Uptime,
+    read_at: Option<Uptime>,
+    /// When they are to be read because of a line of the kernel's log.
+    prompted: Option<Uptime>,
 }
 
 impl Storage {
-    pub fn new(runtime_paths: &[PathBuf], now: Uptime) -> Self {
-        let runtime_paths = runtime_paths.to_vec();
-        let mut storage = Self { directories: Vec::new(), runtime_paths, kubelet_runs: false, next_reading: now };
-        storage.set_root_dir(None);
-        storage
+    pub fn new(now: Uptime) -> Self {
+        Self { directories: Vec::new(), kubelet_runs: false, next_reading: now, read_at: None, prompted: None }
     }
 
-    /// Takes in the kubelet's --root-dir.
-    pub fn set_root_dir(&mut self, root_dir: Option<&Path>) {
+    /// Takes in the kubelet's --root-dir, and where the container runtime keeps its files.
+    pub fn set_directories(&mut self, root_dir: Option<&Path>, runtimes: &[PathBuf]) {
         let kubelets =
             root_dir.map_or_else(|| KUBELET_DIRECTORIES.map(PathBuf::from).to_vec(), |path| vec![path.into()]);
         let kubelets = kubelets.into_iter().map(|path| (path, Owner::Kubelet));
-        let runtimes = self.runtime_paths.iter().map(|path| (path.clone(), Owner::ContainerRuntime));
+        let runtimes = runtimes.iter().map(|path| (path.clone(), Owner::ContainerRuntime));
         let mut known = std::mem::take(&mut self.directories);
         for (path, owner) in kubelets.chain(runtimes) {
             if self.directories.iter().any(|directory| directory.path == path) {
                 continue;
             }
             let index = known.iter().position(|directory| directory.path == path);
+            if index.is_none() {
+                self.next_reading = Uptime::ZERO;
+            }
             self.directories.push(index.map_or_else(|| Directory::new(path, owner), |index| known.swap_remove(index)));
         }
+    }
+
+    /// Takes in a line of the kernel's log: one about a file system or a disk is a reason to probe soon. Whether it is one.
+    pub fn prompt(&mut self, line: &Line, now: Uptime) -> bool {
+        let is_prompt = !line.is_old && line.level <= 4 && OF_STORAGE.iter().any(|words| line.text.contains(words));
+        let at = self.read_at.map_or(now, |at| now.max(at + PROMPTED_EVERY));
+        if is_prompt && self.prompted.is_none() {
+            (self.prompted, self.next_reading) = (Some(at), self.next_reading.min(at));
+        }
+        is_prompt
     }
 
     /// The directories whose probe has run for too long, and their mounts.
@@ -68,7 +84,9 @@ impl Storage {
         overdue: Vec<(PathBuf, Option<Wait>)>,
         now: Uptime,
     ) {
-        self.kubelet_runs = kubelet_runs;
+        (self.kubelet_runs, self.read_at) = (kubelet_runs, Some(now));
+        // A line that came while the mounts were read may be younger than what was read.
+        self.prompted = self.prompted.filter(|at| now < *at);
         for (path, wait) in overdue {
             if let Some(directory) = self.directories.iter_mut().find(|directory| directory.path == path) {
                 directory.overdue(wait, now);
@@ -86,7 +104,7 @@ impl Storage {
                 directory.last == LastProbe::NotProbed || is_distinct || now >= directory.probed_at + SEARCH_EVERY;
             directory.is_wanted |= is_due && table.is_ok();
         }
-        self.next_reading = if self.is_calm(now) { next_multiple(now, PROBE_EVERY) } else { now + PROBE_SOON };
+        self.next_reading = if self.is_calm(now) { self.next_calm(now) } else { now + PROBE_SOON };
     }
 
     /// Whether all is healthy and no probe is under way.
@@ -117,7 +135,11 @@ impl Storage {
             directory.ended(probe, now);
         }
         let soon = self.next_reading.min(now + PROBE_SOON);
-        self.next_reading = if self.is_calm(now) { next_multiple(now, PROBE_EVERY) } else { soon };
+        self.next_reading = if self.is_calm(now) { self.next_calm(now) } else { soon };
+    }
+
+    fn next_calm(&self, now: Uptime) -> Uptime {
+        self.prompted.into_iter().fold(next_multiple(now, PROBE_EVERY), Uptime::min)
     }
 
     /// What to report now; none while nothing is known yet.

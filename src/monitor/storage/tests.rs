@@ -9,8 +9,8 @@ use super::directory::Wait;
 use super::state::Storage;
 use crate::condition::{ConditionType, Reason, Status, Uptime, View};
 use crate::host::disk::{Outcome, Probe, Requests, Step};
+use crate::host::kmsg::Line;
 use crate::monitor::service::tests::reports;
-use crate::settings::StorageSettings;
 
 const KUBELET: &str = "/var/lib/kubelet";
 const RUNTIME: &str = "/var/lib/containerd";
@@ -45,7 +45,8 @@ fn stuck(switches: u64, completed: Option<u64>, is_any_in_progress: bool) -> Wai
 impl Story {
     fn new(table: &str) -> Self {
         let now = Duration::from_secs(1000);
-        let storage = Storage::new(&StorageSettings::default().runtime_paths, now);
+        let mut storage = Storage::new(now);
+        storage.set_directories(None, &[RUNTIME.into()]);
         Self { storage, now, table: table.into(), kubelet_runs: true }
     }
 
@@ -122,12 +123,12 @@ impl Story {
 fn each_file_system_is_probed_once_and_other_directories_are_searched_for_now_and_then() {
     let mut story = Story::new(ONE_DISK);
     assert_eq!(story.storage.view(story.now), None);
-    assert_eq!(story.round(&probe(Outcome::Written)).len(), 10, "where each directory is must be found out");
+    assert_eq!(story.round(&probe(Outcome::Written)).len(), 4, "where each directory is must be found out");
     assert_eq!(story.round(&probe(Outcome::Written)), [Path::new(KUBELET)]);
     let message = story.reports(Status::True, Reason::StorageIsHealthy);
     assert_eq!(message, "a test write to /var/lib/kubelet (ext4, /dev/vda) succeeds");
     story.now += Duration::from_mins(10);
-    assert_eq!(story.round(&probe(Outcome::Written)).len(), 10);
+    assert_eq!(story.round(&probe(Outcome::Written)).len(), 4);
 
     let mut story = Story::healthy(TWO_DISKS);
     assert_eq!(story.round(&probe(Outcome::Written)).len(), 2);
@@ -311,7 +312,7 @@ fn a_warning_of_one_file_system_does_not_end_the_problem_of_another() {
 #[test]
 fn another_root_dir_is_probed_instead_of_the_default_ones() {
     let mut story = Story::healthy(ONE_DISK);
-    story.storage.set_root_dir(Some(Path::new("/data/kubelet")));
+    story.storage.set_directories(Some(Path::new("/data/kubelet")), &[RUNTIME.into()]);
     assert_eq!(story.read(None), [Path::new("/data/kubelet")]);
     story.storage.ended(Path::new("/data/kubelet"), Ok(probe(Outcome::Written)), story.now);
     let message = story.reports(Status::True, Reason::StorageIsHealthy);
@@ -322,11 +323,73 @@ fn another_root_dir_is_probed_instead_of_the_default_ones() {
 fn a_container_runtime_whose_directory_is_not_known_is_mentioned() {
     let mut story = Story::new(ONE_DISK);
     // One that is the kubelet's too is not probed twice.
-    story.storage = Storage::new(&[KUBELET.into()], story.now);
+    story.storage.set_directories(None, &[KUBELET.into()]);
     assert_eq!(story.round(&probe(Outcome::Written)).len(), 3);
     let message = story.reports(Status::True, Reason::StorageIsHealthy);
     assert!(
         message.ends_with("; no directory of a container runtime was found ([storage] runtime_paths)"),
         "{message}"
     );
+}
+
+/// A host on which Docker builds images, beside the kubelet and its containerd.
+#[test]
+fn the_disk_of_another_runtime_is_not_probed() {
+    let mut story = Story::healthy(TWO_DISKS);
+    for _ in 0..3 {
+        story.now += Duration::from_mins(10);
+        assert!(!story.round(&probe(Outcome::Written)).iter().any(|path| path.ends_with("docker")));
+    }
+    let docker = Path::new("/var/lib/docker");
+    story.storage.set_directories(None, &[docker.into()]);
+    assert!(story.read(None).contains(&docker.into()), "it is the runtime that answers now, and is probed at once");
+}
+
+/// siderolabs/talos#14162
+#[test]
+fn a_line_about_a_disk_is_a_reason_to_probe_within_seconds() {
+    let line = |text: &str, level, is_old| Line { level, text: text.into(), at: Duration::ZERO, is_old };
+    let shutdown = || {
+        line(
+            "XFS (sda6): Metadata I/O Error (0x1) detected at xfs_trans_read_buf_map.  Shutting down filesystem.",
+            1,
+            false,
+        )
+    };
+    let mut story = Story::healthy(TWO_DISKS);
+    let (read_at, planned) = (story.now, story.storage.next_reading);
+    for none in [
+        line("XFS (sda6): Mounting V5 Filesystem", 5, false),
+        line("EXT4-fs error (device sda)", 2, true),
+        line("eth0: link up", 4, false),
+    ] {
+        assert!(!story.storage.prompt(&none, story.now));
+    }
+    assert_eq!(story.storage.next_reading, planned);
+    assert!(story.storage.prompt(&shutdown(), story.now));
+    assert!(story.storage.next_reading <= read_at + Duration::from_secs(15), "{:?}", story.storage.next_reading);
+    story.round(&failed(Errno::IO));
+    story.reports(Status::False, Reason::StorageIOError);
+    assert!(story.now <= read_at + Duration::from_secs(16));
+
+    // A storm of lines about another disk.
+    let mut story = Story::healthy(TWO_DISKS);
+    let (from, mut readings) = (story.now, 0);
+    while story.now < from + Duration::from_mins(2) {
+        story.storage.prompt(&shutdown(), story.now);
+        if story.now >= story.storage.next_reading {
+            story.round(&probe(Outcome::Written));
+            readings += 1;
+        }
+        story.now += Duration::from_millis(500);
+    }
+    assert!((7..=9).contains(&readings), "{readings}");
+    // While a probe runs that began before the line.
+    let mut story = Story::healthy(TWO_DISKS);
+    let started = story.read(None);
+    story.storage.prompt(&shutdown(), story.now);
+    for path in started {
+        story.storage.ended(&path, Ok(probe(Outcome::Written)), story.now);
+    }
+    assert!(story.storage.next_reading <= story.now + Duration::from_secs(15));
 }

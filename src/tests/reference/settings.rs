@@ -20,6 +20,7 @@ const EXAMPLES: &[(&str, &str, &str)] = &[
     ("kubernetes", "node_name", "\"worker-1\""),
     ("runtime", "endpoint", "\"unix:///run/containerd/containerd.sock\""),
     ("runtime", "unit", "\"containerd.service\""),
+    ("storage", "runtime_paths", "[\"/data/containerd\"]"),
     ("intent", "cloud_provider", "\"external\""),
     ("intent", "node_ip", "\"10.0.0.7\""),
     ("intent", "provider_id", "\"hcloud://12345678\""),

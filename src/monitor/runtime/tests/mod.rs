@@ -297,15 +297,69 @@ fn a_runtime_that_is_not_ready_is_so_only_if_the_kubelet_agrees() {
     let mut story = Story::healthy();
     story.fails(&Probe::NotReady("answers with Unimplemented: unknown service".into()));
     story.reports(Status::Unknown, Reason::ContainerRuntimeUnconfirmed);
-    story.runtime.kubelet_agrees = Some("container runtime is down".into());
+    story.runtime.kubelet_agrees = Some(("container runtime is down".into(), story.now));
     let message = story.reports(Status::False, Reason::ContainerRuntimeNotReady);
     assert!(message.contains("Unimplemented") && message.ends_with("container runtime is down"), "{message}");
     story.runtime.kubelet_agrees = None;
     story.reports(Status::Unknown, Reason::ContainerRuntimeUnconfirmed);
 
     let mut alone = Story::healthy();
-    alone.runtime.kubelet_agrees = Some("container runtime is down".into());
+    alone.runtime.kubelet_agrees = Some(("PLEG is not healthy".into(), alone.now));
     alone.reports(Status::True, Reason::ContainerRuntimeIsHealthy);
+    alone.now += secs(60);
+    let message = alone.reports(Status::Unknown, Reason::ContainerRuntimeUnconfirmed);
+    assert!(message.ends_with("but the kubelet reports on the Node: PLEG is not healthy"), "{message}");
+}
+
+/// containerd/containerd#12138 and #10583: `Status` is answered, and no list.
+#[test]
+fn a_runtime_that_lists_no_pods_is_hung_if_the_kubelet_agrees() {
+    let unlisted = || Probe::Unlisted { name: "containerd 2.1.3".into(), why: "does not answer ListPodSandbox".into() };
+    let pleg = || Some(("PLEG is not healthy".to_owned(), secs(1000)));
+    let mut story = Story::healthy();
+    for _ in 0..2 {
+        story.probe(unlisted());
+        story.keeps_what_is_shown();
+        assert_eq!(story.runtime.probe_interval(story.now), secs(30));
+    }
+    story.probe(unlisted());
+    story.reports(Status::Unknown, Reason::ContainerRuntimeUnconfirmed);
+    story.runtime.kubelet_agrees = pleg();
+    let message = story.reports(Status::False, Reason::ContainerRuntimeHung);
+    let wanted = "containerd 2.1.3 at /run/containerd/containerd.sock (pid 812) answers Status, but does not answer ListPodSandbox, \
+                  three times in a row; the kubelet reports on the Node: PLEG is not healthy";
+    assert_eq!(message, wanted);
+    story.runtime.kubelet_agrees = None;
+    story.answers();
+    story.reports(Status::True, Reason::ContainerRuntimeIsHealthy);
+
+    // Each time another process, or a list in between.
+    let mut twice = Story::healthy();
+    twice.runtime.kubelet_agrees = pleg();
+    (0..2).for_each(|_| twice.probe(unlisted()));
+    twice.answers();
+    (0..2).for_each(|_| twice.probe(unlisted()));
+    twice.keeps_what_is_shown();
+    twice.restart("active");
+    twice.probe(unlisted());
+    twice.keeps_what_is_shown();
+
+    let mut starved = Story::healthy();
+    starved.runtime.kubelet_agrees = pleg();
+    let memory = Pressure { memory_full_percent: Some(90.0), ..Pressure::default() };
+    starved.fail(&unlisted(), &Sample { state: 'S', ..Sample::default() }, memory);
+    starved.reports(Status::Unknown, Reason::ContainerRuntimeUnconfirmed);
+}
+
+#[test]
+fn files_are_those_of_the_runtime_that_answers_or_that_the_kubelet_names() {
+    let mut story = Story::new();
+    let containerd = Some(vec!["/var/lib/containerd".into()]);
+    assert_eq!(story.runtime.directories(), containerd, "before it answers");
+    story.runtime.endpoint.as_mut().unwrap().is_guess = true;
+    assert_eq!(story.runtime.directories(), None);
+    story.answers();
+    assert_eq!(story.runtime.directories(), containerd);
 }
 
 #[test]
@@ -334,7 +388,7 @@ fn an_unobserved_end_counts_by_systemds_result() {
     elsewhere.watch(812, Duration::ZERO);
     elsewhere.fails(&Probe::NoListener);
     elsewhere.reports(Status::Unknown, Reason::ContainerRuntimeUnconfirmed);
-    elsewhere.runtime.kubelet_agrees = Some("container runtime is down".into());
+    elsewhere.runtime.kubelet_agrees = Some(("container runtime is down".into(), elsewhere.now));
     elsewhere.reports(Status::False, Reason::ContainerRuntimeDown);
 
     let mut nowhere = Story::new();
@@ -379,6 +433,8 @@ fn the_kubelet_agrees_if_its_node_is_not_ready_for_the_runtime_and_the_api_serve
     let reached = || Reach::Reached { since: secs(1) };
     let down = "[container runtime is down, PLEG is not healthy]";
     assert_eq!(message("False", down, reached()).as_deref(), Some(down));
+    let pleg = "PLEG is not healthy: pleg was last seen active 3m4.612899233s ago; threshold is 3m0s";
+    assert_eq!(message("False", pleg, reached()).as_deref(), Some("PLEG is not healthy"));
     assert_eq!(message("Unknown", down, reached()), None);
     assert_eq!(message("False", "cni plugin not initialized", reached()), None);
     assert_eq!(message("False", down, Reach::Unreached { since: secs(1), error: String::new() }), None);
