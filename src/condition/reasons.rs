@@ -64,8 +64,8 @@ reasons! {
     KubeletConfigNotChecked: CONFIG, Unknown, false, None, false, "`nodevigil check` has failed for a minute, or has found an error only once.";
     KubeletConfigIsValid: CONFIG, True, false, None, false, "`nodevigil check` finds no error in the kubelet's configuration.";
     ContainerRuntimeDown: RUNTIME, False, false, Restart, false, "The container runtime's process ended without a stop job for its unit, or no process listens at its socket.";
-    ContainerRuntimeHung: RUNTIME, False, true, Reboot, false, "Three calls to the container runtime in a row timed out, and its process is stopped (state T) or waits in the kernel (state D); or it does not list its pods, and the kubelet reports the same on the Node.";
-    ContainerRuntimeNotReady: RUNTIME, False, true, Restart, false, "The container runtime reports that it is not ready, and the kubelet reports the same on the Node.";
+    ContainerRuntimeHung: RUNTIME, False, true, Reboot, false, "Three calls to the container runtime in a row timed out, and its process is stopped (state T) or waits in the kernel (state D).";
+    ContainerRuntimeNotReady: RUNTIME, False, true, Restart, false, "The container runtime reports that it is not ready, or three times in a row does not list its pods, and the kubelet reports on the Node that the runtime is down.";
     ContainerRuntimeUnconfirmed: RUNTIME, Unknown, true, None, false, "Three calls to the container runtime in a row failed, and nothing else shows whether it works.";
     ContainerRuntimeNotFound: RUNTIME, Unknown, false, None, false, "No container runtime answers, and no failure of it is known: it was stopped, is starting, is not installed, or ended while nodevigil was not running.";
     ContainerRuntimeIsHealthy: RUNTIME, True, false, None, false, "The container runtime answers and is ready.";

@@ -248,7 +248,8 @@ impl Runtime {
             }
             Some((kubelet, _)) => {
                 let again = format!("{why}, three times in a row; the kubelet reports on the Node: {kubelet}");
-                View::found(Reason::ContainerRuntimeHung, format!("{name} answers Status, but {again}"))
+                // Its process works, and starts anew without a reboot.
+                View::found(Reason::ContainerRuntimeNotReady, format!("{name} answers Status, but {again}"))
             }
         })
     }

@@ -313,7 +313,7 @@ fn a_runtime_that_is_not_ready_is_so_only_if_the_kubelet_agrees() {
 
 /// containerd/containerd#12138 and #10583: `Status` is answered, and no list.
 #[test]
-fn a_runtime_that_lists_no_pods_is_hung_if_the_kubelet_agrees() {
+fn a_runtime_that_lists_no_pods_is_not_ready_if_the_kubelet_agrees() {
     let unlisted = || Probe::Unlisted { name: "containerd 2.1.3".into(), why: "does not answer ListPodSandbox".into() };
     let pleg = || Some(("PLEG is not healthy".to_owned(), secs(1000)));
     let mut story = Story::healthy();
@@ -325,7 +325,7 @@ fn a_runtime_that_lists_no_pods_is_hung_if_the_kubelet_agrees() {
     story.probe(unlisted());
     story.reports(Status::Unknown, Reason::ContainerRuntimeUnconfirmed);
     story.runtime.kubelet_agrees = pleg();
-    let message = story.reports(Status::False, Reason::ContainerRuntimeHung);
+    let message = story.reports(Status::False, Reason::ContainerRuntimeNotReady);
     let wanted = "containerd 2.1.3 at /run/containerd/containerd.sock (pid 812) answers Status, but does not answer ListPodSandbox, \
                   three times in a row; the kubelet reports on the Node: PLEG is not healthy";
     assert_eq!(message, wanted);
