@@ -13,8 +13,6 @@ use crate::condition::suppression::MaintenanceSignal;
 #[derive(Debug, Clone, Default)]
 pub struct ApiFacts {
     pub reach: Reach,
-    /// The URL of the API server that is published to; none before the first client.
-    pub server: Option<String>,
     /// Until when the credential is valid; none if it does not say.
     pub credential_until: Option<Timestamp>,
     /// Whether the settings have everything read and nothing written.

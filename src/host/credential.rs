@@ -1,4 +1,4 @@
-//! The kubelet's kubeconfig: the API server that it names, and what the kubelet can show there: a client certificate, a token, or only
+//! The kubelet's kubeconfig: what the kubelet can show to the API server: a client certificate, a token, or only
 //! what it gets a certificate with.
 
 use std::path::{Path, PathBuf};
@@ -49,13 +49,12 @@ pub enum Credential {
     Unusable(String),
 }
 
-/// The credential in `kubeconfig`, and the URL of the API server there. No path: it is not known where the kubelet's kubeconfig is.
+/// The credential in `kubeconfig`. No path: it is not known where the kubelet's kubeconfig is.
 /// `cert_dir` is the kubelet's `--cert-dir`. Reads files: call it in a child.
-pub fn read(kubeconfig: Option<&Path>, cert_dir: Option<&str>) -> (Credential, Option<String>) {
+pub fn read(kubeconfig: Option<&Path>, cert_dir: Option<&str>) -> Credential {
     let bootstrap = BOOTSTRAP_KUBECONFIGS.iter().map(PathBuf::from).find(|path| path.exists());
     let found = kubeconfig.map_or(FileState::NotAsked, |path| read_kubeconfig(path, cert_dir));
-    let server = if let FileState::Present(found) = &found { found.server.clone() } else { None };
-    (judge(found, bootstrap), server)
+    judge(found, bootstrap)
 }
 
 /// A kubeconfig and what it names.
@@ -137,8 +136,7 @@ mod tests {
             fs::write(file("kubelet.conf"), kubeconfig.to_string()).unwrap();
         };
         kubeconfig(serde_json::json!({"token": "s3cret"}));
-        let (credential, server) = read(Some(&file("kubelet.conf")), None);
-        assert_eq!(server.as_deref(), Some("https://10.0.0.1:6443"));
+        let credential = read(Some(&file("kubelet.conf")), None);
         assert!(matches!(credential, Credential::Other { .. }), "{credential:?}");
 
         kubeconfig(serde_json::json!({"client-certificate": "own.pem", "client-key": "own.key"}));

@@ -86,8 +86,6 @@ pub struct KubeletFacts {
     pub is_of_kubelet: bool,
     /// The credential in that kubeconfig.
     pub credential: Credential,
-    /// The URL of the API server in that kubeconfig, if the kubelet uses it.
-    pub api_server: Option<String>,
 }
 
 impl KubeletFacts {
@@ -104,13 +102,12 @@ impl KubeletFacts {
             runtime_socket: None,
             is_of_kubelet: false,
             credential,
-            api_server: None,
         }
     }
 
     /// The same with the credential, and with the Node's name from there or from the unit's files. Reads files: call it in a child.
     fn with_files(self, tree: &dyn Tree) -> Self {
-        let (credential, _) = credential::read(self.kubeconfig.as_deref(), None);
+        let credential = credential::read(self.kubeconfig.as_deref(), None);
         let node_name = name(&credential, name_in_files(tree, &self.node_name));
         Self { node_name, credential, ..self }
     }
@@ -146,9 +143,7 @@ impl KubeletFacts {
         let (facts, _) = read_in_child(Some(pid)).await?;
         let facts = facts?;
         Ok(match known {
-            Some(known) if !facts.is_of_kubelet => {
-                Self { healthz: facts.healthz, is_of_kubelet: false, api_server: None, ..known }
-            }
+            Some(known) if !facts.is_of_kubelet => Self { healthz: facts.healthz, is_of_kubelet: false, ..known },
             _ => facts,
         })
     }
@@ -173,11 +168,11 @@ impl KubeletFacts {
             return Ok(facts.with_files(&tree));
         }
         let kubeconfig = absolute("kubeconfig");
-        let (credential, api_server) = credential::read(kubeconfig.as_deref(), flag("cert-dir"));
+        let credential = credential::read(kubeconfig.as_deref(), flag("cert-dir"));
         let runtime_socket = runtime_socket(&settings);
         let given = override_in(&flags).unwrap_or_else(|| facts.node_name.clone());
         let node_name = name(&credential, given);
-        Ok(Self { node_name, kubeconfig, runtime_socket, is_of_kubelet, credential, api_server, ..facts })
+        Ok(Self { node_name, kubeconfig, runtime_socket, is_of_kubelet, credential, ..facts })
     }
 }
 

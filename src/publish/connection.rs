@@ -280,11 +280,7 @@ fn is_unreached(facts: &ApiFacts) -> bool {
 
 /// Who asks, for audit logs, in the form of Kubernetes' own clients.
 fn user_agent(node: &str) -> String {
-    let arch = match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
-    };
+    let arch = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
     format!("nodevigil/{} (linux/{arch}) {node}", env!("CARGO_PKG_VERSION"))
 }
 

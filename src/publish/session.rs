@@ -62,7 +62,6 @@ pub async fn connect(
     };
     let (source, files, mut config) = (identity.source, identity.files, identity.config);
     let expires = exec::ask(&mut config.auth_info).await.with_context(|| source.to_string())?;
-    let server = config.cluster_url.to_string();
     let user = config.auth_info.clone();
     let subject = read_files(move || identity::subject(&user)).await?;
     let given = settings.node_name.clone().or_else(|| subject.node.clone()).or_else(pod::node_name);
@@ -74,7 +73,7 @@ pub async fn connect(
     let client = read_files(move || building.connect(config, &node)).await?;
     let client = client.map_err(|error| anyhow!("{source}: {}", connection::describe(&error)))?;
     let until = expires.or(subject.until);
-    api.facts.send_modify(|facts| (facts.server, facts.credential_until) = (Some(server), until));
+    api.facts.send_modify(|facts| facts.credential_until = until);
     let renew_at = expires.map(|expires| renewal(expires, api.now()));
     Ok(Ok(Session { client, node_name, is_kubelets_name, source, files, subject, built_at: uptime(), renew_at }))
 }

@@ -46,12 +46,8 @@ impl CutOff {
 
     /// Whether the control plane has not heard from it, by the Node and by the Lease.
     pub(super) fn is_certain(&self, now: Uptime) -> bool {
+        // The Lease is read every few seconds, so the time is noticed.
         let lasts = self.since.is_some_and(|since| now >= since + CONNECTS_WITHIN);
         lasts && self.old_at.is_some_and(|at| now < at + READING_LASTS)
-    }
-
-    /// When it is certain, at the soonest.
-    pub(super) fn deadline(&self) -> Option<Uptime> {
-        self.since.map(|since| since + CONNECTS_WITHIN)
     }
 }

@@ -112,8 +112,7 @@ impl Loop {
         let probe = self.next_probe.filter(|_| process.is_some() && self.prober.is_some());
         let facts = self.next_facts.filter(|_| process.is_some());
         let open = self.follower.open_again_at(self.kubelet.service.process_to_open());
-        let cut_off = self.kubelet.running.cut_off.deadline().filter(|at| *at > now);
-        let due = [probe, facts, open, cut_off, self.kubelet.service.deadline(now)];
+        let due = [probe, facts, open, self.kubelet.service.deadline(now)];
         due.into_iter().flatten().fold(self.reporter.due_at(now), Ord::min)
     }
 
