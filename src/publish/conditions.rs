@@ -283,15 +283,16 @@ impl Reconciler {
 
     /// What to apply: all that we own, because the API server deletes what an apply leaves out.
     fn apply(&mut self, node: &ObservedNode, wanted: Vec<(&Published, NodeCondition)>, now: Now) -> Node {
-        let (mut is_first, mut conditions) = (false, Vec::new());
+        let (mut is_conditional, mut conditions) = (false, Vec::new());
         for (published, condition) in wanted {
             let state = self.types.entry(published.name).or_default();
             if state.left_to.is_some() {
+                is_conditional = true;
                 conditions.push(condition);
                 continue;
             }
             let ownership = node.ownership(published.name);
-            is_first |= !ownership.ours;
+            is_conditional |= !ownership.ours;
             if ownership.foreign.is_some() && difference(&condition, node) != Difference::None {
                 state.rewrites.take(now.uptime);
             }
@@ -302,8 +303,8 @@ impl Reconciler {
             name: Some(node.facts.name.clone()),
             // A precondition: a Node that was re-created in the meantime is not written.
             uid: Some(node.facts.uid.clone()),
-            // A precondition as well: no other manager has become the owner since managedFields was read.
-            resource_version: is_first.then(|| node.version.clone()),
+            // A precondition as well: no other manager has become the owner, or changed what is its own, since the Node was read.
+            resource_version: is_conditional.then(|| node.version.clone()),
             ..ObjectMeta::default()
         };
         let status = NodeStatus { conditions: Some(conditions), ..NodeStatus::default() };

@@ -128,8 +128,9 @@ impl<'a> Publishing<'a> {
             self.watch(Uptime::ZERO);
         }
         let answer = answer.map(|node| node.and_then(ObservedNode::read)).map_err(|error| Failure::of(&error));
-        if let Ok(node) = &answer {
-            self.saw(node.is_some(), uptime());
+        match &answer {
+            Ok(node) => self.saw(node.is_some(), uptime()),
+            Err(_) => self.missing = self.missing.map(|(since, _)| (since, uptime() + READ_MISSING_EVERY)),
         }
         self.reconciler.answered(&request, answer, self.api.now());
     }

@@ -117,7 +117,9 @@ pub async fn outdated(
         }
         let known = kubelet.borrow_and_update().clone();
         let (node_name, kubeconfig) = known.map(|known| (known.node_name, known.kubeconfig)).unzip();
-        check_end(session, kubeconfig.as_ref().and_then(Option::as_deref), api);
+        if let Some(kubeconfig) = &kubeconfig {
+            check_end(session, kubeconfig.as_deref(), api);
+        }
         if session.is_kubelets_name && node_name.is_some_and(|name| name != session.node_name) {
             return;
         }

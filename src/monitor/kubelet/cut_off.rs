@@ -8,8 +8,9 @@ use super::lease::{OLD, READING_LASTS};
 use crate::condition::Uptime;
 use crate::host::api::LeaseFacts;
 
-/// A kubelet may need so long to connect again, such as after the host was suspended.
-const CONNECTS_WITHIN: Duration = Duration::from_secs(20);
+/// A kubelet may need so long to connect again, such as after the host was suspended: client-go gives a connection up that has been silent
+/// for 45 s.
+const CONNECTS_WITHIN: Duration = Duration::from_mins(1);
 
 /// What has been seen while the Node's `Ready` is `Unknown`.
 #[derive(Debug, Default)]
@@ -35,8 +36,8 @@ impl CutOff {
         }
         let since = *self.since.get_or_insert(now);
         let Some((lease, time)) = lease.zip(time).filter(|(lease, _)| lease.read_at >= since) else { return };
-        let old = SignedDuration::try_from(OLD.max(lease.duration)).unwrap_or(SignedDuration::MAX);
-        self.old_at = (time.duration_since(lease.renewed) >= old).then_some(lease.read_at);
+        let age = time.duration_since(lease.renewed).saturating_sub(signed(now.saturating_sub(lease.read_at)));
+        self.old_at = (age >= signed(OLD.max(lease.duration))).then_some(lease.read_at);
     }
 
     /// Whether the Lease is needed to decide.
@@ -50,4 +51,8 @@ impl CutOff {
         let lasts = self.since.is_some_and(|since| now >= since + CONNECTS_WITHIN);
         lasts && self.old_at.is_some_and(|at| now < at + READING_LASTS)
     }
+}
+
+fn signed(duration: Duration) -> SignedDuration {
+    SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX)
 }

@@ -23,8 +23,11 @@ fn an_unknown_node_and_an_old_lease_are_a_stall_until_the_control_plane_hears_fr
     assert!(story.kubelet.running.cut_off.is_suspected());
     story.lease_at(100, 140);
     is_healthy(&story);
-    story.now += Duration::from_secs(20);
-    story.lease_at(100, 160);
+    story.now += Duration::from_secs(59);
+    story.lease_at(100, 199);
+    is_healthy(&story);
+    story.now += Duration::from_secs(1);
+    story.lease_at(100, 200);
     let message = story.reports(Status::False, Reason::KubeletAPIConnectionStalled);
     assert!(message.starts_with("kubelet pid 812 answers on /healthz, but"), "{message}");
     story.ready("True");
@@ -36,23 +39,30 @@ fn an_unknown_node_and_an_old_lease_are_a_stall_until_the_control_plane_hears_fr
 fn without_one_of_its_witnesses_there_is_no_stall() {
     let after = |ready: &str, lease: Option<(i64, i64)>, wait: u64| {
         let mut story = with_ready(ready);
-        story.now += Duration::from_secs(20);
+        story.now += Duration::from_mins(1);
         if let Some((renewed, time)) = lease {
             story.lease_at(renewed, time);
         }
         story.now += Duration::from_secs(wait);
         story
     };
-    after("Unknown", Some((100, 140)), 0).reports(Status::False, Reason::KubeletAPIConnectionStalled);
-    is_healthy(&after("True", Some((100, 140)), 0));
+    after("Unknown", Some((100, 141)), 0).reports(Status::False, Reason::KubeletAPIConnectionStalled);
+    is_healthy(&after("True", Some((100, 141)), 0));
     is_healthy(&after("Unknown", Some((100, 139)), 0));
     is_healthy(&after("Unknown", None, 0));
-    is_healthy(&after("Unknown", Some((100, 140)), 30)); // it could not be read, and may have been renewed meanwhile
+    is_healthy(&after("Unknown", Some((100, 141)), 30)); // it could not be read, and may have been renewed meanwhile
+
+    // Read when it was 39 s old; that time has passed since makes no reading older.
+    let mut late = after("Unknown", Some((100, 139)), 0);
+    late.now += Duration::from_secs(5);
+    let time = Timestamp::from_second(144).unwrap();
+    late.kubelet.api_seen(&late.api, Some(time), late.now);
+    is_healthy(&late);
 
     let mut before = with_ready("True");
-    before.lease_at(100, 140);
+    before.lease_at(100, 141);
     before.ready("Unknown");
-    before.now += Duration::from_secs(20);
+    before.now += Duration::from_mins(1);
     is_healthy(&before);
 }
 
