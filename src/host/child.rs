@@ -14,8 +14,9 @@ use tokio::time::{Instant, timeout_at};
 use super::blocking::one_at_a_time;
 use super::pod;
 
-/// What a program prints beyond this is not read. `nodevigil check -o json` prints some 40 KiB.
-const MAX_OUTPUT_BYTES: u64 = 256 * 1024;
+/// What a program prints beyond this is not read. `nodevigil check -o json` prints some 40 KiB, and the kubelet, when it ends by SIGABRT, the
+/// stacks of its goroutines, some 260 KiB.
+const MAX_OUTPUT_BYTES: u64 = 1 << 20;
 
 /// Starts a program whose stdout is read by the caller. It is killed when the result is dropped. Nothing limits the time that a start
 /// takes.
@@ -113,7 +114,7 @@ mod tests {
         let long_enough = Duration::from_mins(2);
         let hung = run_program("sleep", &["1000"], Duration::from_millis(50)).await;
         assert_eq!(hung.unwrap_err().kind(), io::ErrorKind::TimedOut);
-        let (_, long) = run_program("head", &["-c", "1000000", "/dev/zero"], long_enough).await.unwrap();
+        let (_, long) = run_program("head", &["-c", "2000000", "/dev/zero"], long_enough).await.unwrap();
         assert_eq!(long.len() as u64, MAX_OUTPUT_BYTES);
         let (status, _) = run_program("false", &[], long_enough).await.unwrap();
         assert_eq!(status.code(), Some(1));

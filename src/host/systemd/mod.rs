@@ -98,7 +98,7 @@ pub enum BusEvent {
 }
 
 /// How likely a unit is the one that is meant, of several that are installed: 0 for one that runs, 1 for one that starts at boot, 2 for
-/// one that is there. RKE2 installs the units of a server and of an agent, of which one runs. None if systemd has not loaded it.
+/// one that is there. RKE2 installs the units of a server and of an agent. None if systemd has not loaded it.
 pub fn rank(load_state: &str, active_state: &str, unit_file_state: &str) -> Option<u8> {
     match (load_state, active_state, unit_file_state) {
         ("loaded", "active" | "activating" | "reloading" | "deactivating", _) => Some(0),
@@ -219,11 +219,11 @@ impl Session {
         }
     }
 
-    /// Whether another candidate is used, and this unit neither runs nor starts at boot.
+    /// Whether another candidate is rather the one that is used, while this unit does not run.
     async fn has_better_unit(&self) -> bool {
         let UnitState { load_state, active_state, file_state, .. } = &self.state;
         let own = rank(load_state, active_state, file_state);
-        own.is_none_or(|own| own == 2)
+        own != Some(0)
             && self.candidates.len() > 1
             && self.systemd.best(&self.candidates).await.is_ok_and(|best| {
                 best.is_some_and(|(rank, path)| path != self.path && own.is_none_or(|own| rank < own))

@@ -49,7 +49,7 @@ struct FailedProbes {
 #[derive(Debug, Default)]
 pub(super) struct Runtime {
     pub(super) service: Service,
-    /// The units of which the first that is loaded is watched.
+    /// The units of which the best is watched.
     pub(super) units: Vec<String>,
     pub(super) endpoint: Option<Endpoint>,
     /// The listener of the last connection since the watched process ended.

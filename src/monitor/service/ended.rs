@@ -13,8 +13,6 @@ use crate::host::systemd::{LastProcess, UnitState};
 pub const ACCOUNT_WAIT: Duration = Duration::from_secs(1);
 /// How long after a clean end the rest of the unit may take to end, before systemd follows with the next process.
 pub const FOLLOW_WAIT: Duration = Duration::from_secs(10);
-/// A unit that stays inactive for this long instead of being restarted was stopped.
-pub const INACTIVE_WAIT: Duration = Duration::from_secs(1);
 /// Codes of SIGCHLD (sigaction(2)).
 const CLD_EXITED: i32 = 1;
 const CLD_DUMPED: i32 = 3;
@@ -23,7 +21,7 @@ const STOPPED_BY_SYSTEMD: [&str; 3] = ["oom-kill", "watchdog", "timeout"];
 /// A crash loop: so many ends within that time.
 const LOOPS: [(usize, Duration); 2] = [(3, Duration::from_mins(5)), (5, Duration::from_mins(30))];
 
-/// Why a process ended, as [`Ended::cause`] derives it.
+/// Why a process ended, as [`Ended::derive_cause`] derives it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Cause {
     /// More may become known soon.
@@ -38,7 +36,7 @@ pub enum Cause {
     RestartedCleanly,
     /// It crashed, exited or was killed.
     Itself,
-    /// systemd could not be asked.
+    /// The evidence does not show it.
     Unknown,
 }
 
@@ -92,7 +90,7 @@ pub struct Run {
     pub was_being_stopped: bool,
 }
 
-/// An end, and the evidence of why it came. Evidence is only added.
+/// An end, and the evidence of why it came.
 #[derive(Debug, Default)]
 pub struct Ended {
     pub run: Run,
@@ -150,7 +148,7 @@ impl Ended {
             // With `Restart=on-failure` and the like nothing follows a clean end.
             None => is_followed && systemd.unit.restarts_after_failure_alone(),
         };
-        if self.job == Some(EndingJob::Stop) || self.inactive_since.is_some_and(|since| now >= since + INACTIVE_WAIT) {
+        if self.job == Some(EndingJob::Stop) {
             return Cause::Stopped;
         }
         if self.job == Some(EndingJob::Restart) && !(is_followed && has_failed) {
@@ -177,8 +175,10 @@ impl Ended {
         if self.account.is_some() && systemd.is_connected && (may_follow || !is_over) && is_in_time(FOLLOW_WAIT) {
             return Cause::Unconfirmed;
         }
-        // Without a job that systemd would have signalled before the end it ended by itself.
-        let is_explained = self.was_stopped() || is_unread || self.is_unobserved;
+        // What is left of the unit takes long to end, and then systemd follows.
+        let will_follow = may_follow && !is_over;
+        // systemd signals a job before the end that it causes: without one, the process ended by itself.
+        let is_explained = self.was_stopped() || is_unread || self.is_unobserved || will_follow;
         if is_explained || !systemd.is_connected { Cause::Unknown } else { Cause::Itself }
     }
 

@@ -36,9 +36,11 @@ impl Jobs {
     }
 
     /// The unit was read, and has this job.
-    pub fn read(&mut self, job: Option<u32>) {
+    pub fn read(&mut self, job: Option<u32>, now: Uptime) {
         self.is_reading = false;
-        self.open.take_if(|open| Some(open.id) != job);
+        if let Some(over) = self.open.as_ref().map(|open| open.id).filter(|open| Some(*open) != job) {
+            self.removed(over, now);
+        }
         if let Some(id) = job {
             self.queued(id);
         }
@@ -77,6 +79,10 @@ impl Jobs {
         }
     }
 
+    pub const fn is_reading(&self) -> bool {
+        self.is_reading
+    }
+
     pub const fn is_any_open(&self) -> bool {
         self.is_reading || self.open.is_some()
     }
@@ -111,16 +117,18 @@ impl Jobs {
 mod tests {
     use super::*;
 
+    const NOW: Uptime = Duration::from_secs(100);
+
     #[test]
     fn a_job_whose_kind_is_known_stays_so_until_it_is_over_or_another_is_queued() {
         let mut jobs = Jobs::default();
         assert!(jobs.set(7, JobKind::Unread) && jobs.set(7, JobKind::Stop));
         assert!(jobs.set(7, JobKind::Unread), "the unit was read before the signal of its job came");
-        jobs.read(Some(7));
+        jobs.read(Some(7), NOW);
         assert!(jobs.has(&[JobKind::Stop]));
         // A removal can be missed: the unit was read just before it, and the answer came after it.
         assert!(jobs.set(8, JobKind::Unread) && jobs.is_unread());
-        jobs.read(None);
+        jobs.read(None, NOW);
         assert!(!jobs.is_any_open());
     }
 }

@@ -126,7 +126,7 @@ impl Service {
 
     fn stopped(&self) -> Judgement<'static> {
         let name = &self.name;
-        Judgement::Stopped(format!("{name} was stopped by a stop job: systemctl stop, a shutdown or a package manager"))
+        Judgement::Stopped(format!("{name} was stopped: by systemctl stop, a shutdown or a package manager"))
     }
 
     fn stopped_with(&self, StoppedWith { unit, settled_since }: &StoppedWith, now: Uptime) -> Judgement<'static> {

@@ -14,8 +14,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use self::ended::{
-    ACCOUNT_WAIT, Account, Cause, Ended, EndingJob, Ends, FOLLOW_WAIT, Follows, INACTIVE_WAIT, OomEvidence, Run,
-    Systemd,
+    ACCOUNT_WAIT, Account, Cause, Ended, EndingJob, Ends, FOLLOW_WAIT, Follows, OomEvidence, Run, Systemd,
 };
 use self::follow::ServiceEvent;
 use self::jobs::Jobs;
@@ -24,6 +23,10 @@ use crate::host::oom::OomKill;
 use crate::host::process::ProcessId;
 use crate::host::systemd::{BusEvent, Dependency, JobKind, UnitState};
 
+/// A unit that stays inactive for this long instead of being restarted was stopped.
+const INACTIVE_WAIT: Duration = Duration::from_secs(1);
+/// What `JobRemoved` reports of a job that could not start the unit.
+const FAILED_STARTS: [&str; 4] = ["failed", "dependency", "timeout", "assert"];
 /// An OOM kill is about an end that is no farther away than this.
 const OOM_NEAR: Duration = Duration::from_secs(10);
 /// After the service with which it was stopped is back or has failed, an administrator or another unit may still start it for so long.
@@ -156,9 +159,13 @@ impl Service {
         match event {
             BusEvent::Reading => self.jobs.reading(),
             BusEvent::Read { unit, state, job, dependencies } => {
+                if self.name != unit && !self.unit.load_state.is_empty() {
+                    // Another unit is watched from now on, to which nothing applies that is known.
+                    *self = Self::new(&unit, self.start_grace);
+                }
                 self.name = unit;
                 self.bus = Bus::Connected;
-                self.jobs.read(job);
+                self.jobs.read(job, now);
                 self.unit_changed(state, now);
                 self.dependencies_read(&dependencies, now);
             }
@@ -167,7 +174,7 @@ impl Service {
             BusEvent::JobRemoved { id, result } => {
                 self.jobs.removed(id, now);
                 if let Some(ended) = &mut self.last_end
-                    && result != "done"
+                    && FAILED_STARTS.contains(&result.as_str())
                 {
                     // The restart has failed: that leaves the unit inactive too.
                     ended.follows = Follows::FailedRestart;
@@ -209,6 +216,10 @@ impl Service {
 
     fn unit_changed(&mut self, state: UnitState, now: Uptime) {
         self.unit = state;
+        if let Some(running) = self.process().filter(|id| id.pid == self.unit.last.pid && self.unit.last.code != 0) {
+            // systemd reports the end before the pidfd does.
+            self.exited(running.pid, now);
+        }
         let unit = &self.unit;
         match (&mut self.running, &mut self.last_end) {
             // Later the same state may follow from the end, while systemd ends what is left in the cgroup.
@@ -243,10 +254,11 @@ impl Service {
         self.is_seen |= self.unit.main_pid == 0;
     }
 
-    /// Records systemd's account of an end. With the next start the unit's `Result` is `success` again.
+    /// Records systemd's account of an end. The unit's `Result` is later that of the next start.
     fn take_in_account(&mut self) {
         let (Some(ended), how, result) = (&mut self.last_end, self.unit.last, &self.unit.result) else { return };
-        if ended.account.is_none() || result != "success" {
+        let is_same_run = ended.run.invocation == self.unit.invocation;
+        if ended.account.is_none() || (result != "success" && is_same_run) {
             ended.account = Some(Account { how, watchdog: self.unit.watchdog, result: result.clone() });
         }
         if result == "oom-kill" {
@@ -257,7 +269,8 @@ impl Service {
     /// A stop job may be over before its kind can be read. A unit that systemd would restart and that stays inactive was stopped; a
     /// restart itself passes through that state only for a moment.
     fn notice_late_stop(&mut self, now: Uptime) {
-        let is_inactive = self.unit.active_state == "inactive" && !self.jobs.is_any_open();
+        let is_inactive = self.unit.active_state == "inactive" && !self.unit.has_failed_condition;
+        let is_idle = is_inactive && !self.jobs.is_any_open();
         let Some(ended) = self.last_end.as_mut().filter(|_| self.running.is_none()) else { return };
         let was_clean = ended.account.as_ref().is_some_and(|account| account.result == "success");
         let would_restart = match ended.follows {
@@ -265,9 +278,11 @@ impl Service {
             Follows::Nothing => was_clean && self.unit.restarts_after_success(),
             Follows::FailedRestart => false,
         };
-        if is_inactive && would_restart {
-            ended.inactive_since.get_or_insert(now);
-        } else {
+        if is_idle && would_restart {
+            if now >= *ended.inactive_since.get_or_insert(now) + INACTIVE_WAIT {
+                ended.set_stopped(None);
+            }
+        } else if !self.jobs.is_reading() {
             ended.inactive_since = None;
         }
     }

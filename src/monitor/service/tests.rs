@@ -222,9 +222,16 @@ fn what_is_left_of_the_unit_may_end_before_systemd_follows_a_clean_end() {
     }));
     story.is("restarting");
 
-    let mut stuck = ends_cleanly("stop-sigterm", "deactivating");
-    stuck.wait(Duration::from_secs(10));
-    stuck.is("exited with code 0");
+    // A child in the cgroup may take as long as TimeoutStopSec=, and then systemd follows.
+    let mut slow = ends_cleanly("stop-sigterm", "deactivating");
+    slow.wait(Duration::from_secs(10));
+    slow.is("unexplained");
+    slow.see(changed(UnitState {
+        sub_state: "auto-restart".into(),
+        restart: "always".into(),
+        ..unit("activating", 0, exited(812, 0), "success")
+    }));
+    slow.is("restarting");
 }
 
 #[test]
@@ -256,6 +263,44 @@ fn three_clean_ends_within_five_minutes_are_a_loop() {
         story.answers();
     }
     assert_eq!(story.service.ends.loop_at(story.now), Some((3, Duration::from_mins(5))));
+}
+
+#[test]
+fn the_result_of_a_later_start_is_not_that_of_the_end() {
+    let mut story = ends_cleanly("auto-restart", "activating");
+    let failed = unit("activating", 0, exited(812, 0), "exit-code"); // its ExecStartPre=
+    let (sub_state, invocation) = ("auto-restart".to_owned(), "another run".to_owned());
+    story.see(changed(UnitState { sub_state, invocation, restarts: 1, ..failed }));
+    story.is("restarting");
+}
+
+#[test]
+fn an_account_that_comes_before_the_pidfd_and_the_next_process_is_kept() {
+    let mut story = Story::healthy();
+    story.see(changed(unit("activating", 0, SIGKILL, "signal")));
+    story.see(changed(UnitState { restarts: 1, restart: "always".into(), ..running(900) }));
+    story.open(900, story.now);
+    story.is(KILLED);
+}
+
+#[test]
+fn of_another_unit_nothing_is_known_that_holds_for_the_one_before() {
+    let mut story = Story::healthy();
+    story.see(ServiceEvent::Exited(812));
+    story.see(changed(unit("failed", 0, SIGKILL, "signal")));
+    story.is(KILLED);
+    let never = UnitState { was_started: false, ..unit("inactive", 0, LastProcess::default(), "success") };
+    story.see(read("k3s.service", never, None));
+    story.is("k3s.service has not been started since boot");
+}
+
+#[test]
+fn a_unit_that_a_condition_keeps_from_starting_was_not_stopped() {
+    let mut story = waits_for_restart();
+    let state = unit("inactive", 0, SIGKILL, "signal");
+    story.see(changed(UnitState { has_failed_condition: true, ..state }));
+    story.wait(Duration::from_secs(2));
+    story.is(KILLED);
 }
 
 #[test]
@@ -343,6 +388,14 @@ fn a_stop_while_systemd_waits_to_restart_it_is_a_stop() {
     story.wait(Duration::from_secs(1));
     story.is("stopped");
     assert_eq!(story.service.ends.loop_at(story.now), None);
+    // The unit is read each minute, and is started one day.
+    story.see(ServiceEvent::Bus(BusEvent::Reading));
+    story.is("stopped");
+    story.see(read("kubelet.service", unit("inactive", 0, SIGKILL, "signal"), None));
+    let [queued, _] = job(JobKind::Start);
+    story.see(queued);
+    story.is("stopped");
+    story.see(job_removed("done"));
     // A later start that fails before there is a process is not intended.
     let state = unit("failed", 0, SIGKILL, "exit-code");
     story.see(changed(UnitState { invocation: "another run".into(), ..state }));

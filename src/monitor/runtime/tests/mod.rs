@@ -214,7 +214,7 @@ fn a_stop_job_is_no_fault_and_a_restart_job_changes_nothing() {
     stopped.job_is_done();
     stopped.fails(&Probe::NoListener);
     let message = stopped.reports(Status::Unknown, Reason::ContainerRuntimeNotFound);
-    assert!(message.contains("stop job"), "{message}");
+    assert!(message.contains("was stopped: by systemctl stop"), "{message}");
 
     let mut restarted = Story::healthy();
     restarted.restart("active");
