@@ -271,7 +271,8 @@ impl Service {
     fn notice_late_stop(&mut self, now: Uptime) {
         let is_inactive = self.unit.active_state == "inactive" && !self.unit.has_failed_condition;
         let is_idle = is_inactive && !self.jobs.is_any_open();
-        let Some(ended) = self.last_end.as_mut().filter(|_| self.running.is_none()) else { return };
+        let is_open = |ended: &&mut Ended| ended.job != Some(EndingJob::Stop);
+        let Some(ended) = self.last_end.as_mut().filter(is_open).filter(|_| self.running.is_none()) else { return };
         let was_clean = ended.account.as_ref().is_some_and(|account| account.result == "success");
         let would_restart = match ended.follows {
             Follows::Restart => true,

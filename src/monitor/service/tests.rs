@@ -576,7 +576,8 @@ fn a_stop_with_a_failed_service_is_a_problem_when_that_is_back_for_two_minutes()
     };
     let why = "systemd stopped kubelet.service because containerd.service failed, and has not started it again";
     let mut story = stopped(containerd("activating", "signal"));
-    let inactive = unit("inactive", 0, exited(812, 0), "success");
+    let inactive = UnitState { restart: "always".into(), ..unit("inactive", 0, exited(812, 0), "success") };
+    story.see(changed(inactive.clone()));
     for secs in [0, 60, 59] {
         story.wait(Duration::from_secs(secs));
         story.is(why);
