@@ -52,7 +52,7 @@ reasons! {
     KubeletUnkillable: KUBELET, False, true, Reboot, false, "The kubelet does not answer and cannot be killed: a thread waits in the kernel (state D), or SIGKILL is pending and the process does not end.";
     KubeletHung: KUBELET, False, true, Restart, false, "Three probes of /healthz in a row failed, and the kubelet's process state, its listening socket or its Lease confirms that it does not work.";
     KubeletAPIConnectionStalled: KUBELET, False, true, Restart, false, "The kubelet answers on /healthz, but the control plane has not heard from it (Ready=Unknown), and it does not renew its Lease. nodevigil reaches the API server.";
-    KubeletStoppedByOperator: KUBELET, Unknown, false, None, false, "A stop job stopped the kubelet's unit: systemctl stop, a shutdown or a package manager.";
+    KubeletStoppedByOperator: KUBELET, Unknown, false, None, false, "The kubelet's unit was stopped: by systemctl stop, a shutdown or a package manager.";
     KubeletNotFound: KUBELET, Unknown, false, None, false, "No kubelet runs, and no failure of it is known: it is not installed, was not started since boot, cannot be watched, or ended for an unknown reason.";
     KubeletStarting: KUBELET, Unknown, false, None, false, "The kubelet's unit is starting, or the kubelet has not answered yet.";
     KubeletHealthzSilent: KUBELET, Unknown, true, None, false, "Three probes of /healthz in a row failed, and nothing else shows whether the kubelet works.";
@@ -63,7 +63,7 @@ reasons! {
     KubeletConfigError: CONFIG, False, true, None, true, "Two runs of `nodevigil check` found the same error in the configuration that the kubelet has or gets at its next start. The runs are a minute apart, or half an hour if the error is that the kubelet was not restarted after a change.";
     KubeletConfigNotChecked: CONFIG, Unknown, false, None, false, "`nodevigil check` has failed for a minute, or has found an error only once.";
     KubeletConfigIsValid: CONFIG, True, false, None, false, "`nodevigil check` finds no error in the kubelet's configuration.";
-    ContainerRuntimeDown: RUNTIME, False, false, Restart, false, "The container runtime's process ended without a stop job for its unit, or no process listens at its socket.";
+    ContainerRuntimeDown: RUNTIME, False, false, Restart, false, "The container runtime's process failed, was killed, or ended cleanly without a stop job and systemd did not start it again; or no process listens at its socket.";
     ContainerRuntimeHung: RUNTIME, False, true, Reboot, false, "Three calls to the container runtime in a row timed out, and its process is stopped (state T) or waits in the kernel (state D).";
     ContainerRuntimeNotReady: RUNTIME, False, true, Restart, false, "The container runtime reports that it is not ready, or three times in a row does not list its pods, and the kubelet reports on the Node that the runtime is down.";
     ContainerRuntimeUnconfirmed: RUNTIME, Unknown, true, None, false, "Three calls to the container runtime in a row failed, and nothing else shows whether it works.";

@@ -26,8 +26,6 @@ pub struct UnitState {
     pub restarts: u32,
     /// The ID of this run of the unit, in hexadecimal; another one after each start.
     pub invocation: String,
-    /// Whether a condition of the unit, such as `ConditionPathExists=`, kept it from starting.
-    pub has_failed_condition: bool,
     /// `enabled`, `disabled`, `static` …
     pub file_state: String,
     /// How long systemd's watchdog waits for a sign of life; 0 if there is none.
@@ -77,7 +75,6 @@ pub(super) fn merge(unit: &mut UnitState, properties: &HashMap<String, OwnedVari
             "ExecMainStatus" => unit.last.status = read(value),
             "InactiveExitTimestampMonotonic" => unit.was_started = read::<u64>(value) != 0,
             "NRestarts" => unit.restarts = read(value),
-            "ConditionResult" => unit.has_failed_condition = !read::<bool>(value),
             "Restart" => unit.restart = read(value),
             "UnitFileState" => unit.file_state = read(value),
             "WatchdogUSec" => unit.watchdog = Duration::from_micros(read(value)),

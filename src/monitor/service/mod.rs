@@ -269,8 +269,7 @@ impl Service {
     /// A stop job may be over before its kind can be read. A unit that systemd would restart and that stays inactive was stopped; a
     /// restart itself passes through that state only for a moment.
     fn notice_late_stop(&mut self, now: Uptime) {
-        let is_inactive = self.unit.active_state == "inactive" && !self.unit.has_failed_condition;
-        let is_idle = is_inactive && !self.jobs.is_any_open();
+        let is_idle = self.unit.active_state == "inactive" && !self.jobs.is_any_open();
         let is_open = |ended: &&mut Ended| ended.job != Some(EndingJob::Stop);
         let Some(ended) = self.last_end.as_mut().filter(is_open).filter(|_| self.running.is_none()) else { return };
         let was_clean = ended.account.as_ref().is_some_and(|account| account.result == "success");

@@ -295,15 +295,6 @@ fn of_another_unit_nothing_is_known_that_holds_for_the_one_before() {
 }
 
 #[test]
-fn a_unit_that_a_condition_keeps_from_starting_was_not_stopped() {
-    let mut story = waits_for_restart();
-    let state = unit("inactive", 0, SIGKILL, "signal");
-    story.see(changed(UnitState { has_failed_condition: true, ..state }));
-    story.wait(Duration::from_secs(2));
-    story.is(KILLED);
-}
-
-#[test]
 fn each_run_has_its_own_id_although_systemd_signals_the_process_before_it() {
     let mut story = Story::healthy();
     story.see(ServiceEvent::Exited(812));

@@ -127,28 +127,16 @@ pub fn a_condition_that_another_manager_overwrites_is_left_to_it(scene: &Scene) 
 pub fn events_are_written_in_the_core_group_where_the_other_is_refused(scene: &Scene) -> Result<()> {
     let node = scene.ready_with(|node| node)?;
     let name = format!("core-events-{}", node.name());
-    let policy = json!({
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
-        "metadata": {"name": name},
-        "spec": {
-            "matchConstraints": {"matchPolicy": "Exact", "resourceRules": [{
-                "apiGroups": ["events.k8s.io"], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["events"],
-            }]},
-            "validations": [{
-                "expression": format!("!has(object.regarding) || object.regarding.name != '{}'", node.name()),
-                "reason": "Forbidden",
-            }],
-        },
+    let spec = json!({
+        "matchConstraints": {"matchPolicy": "Exact", "resourceRules": [{
+            "apiGroups": ["events.k8s.io"], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["events"],
+        }]},
+        "validations": [{
+            "expression": format!("!has(object.regarding) || object.regarding.name != '{}'", node.name()),
+            "reason": "Forbidden",
+        }],
     });
-    let binding = json!({
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": {"name": name},
-        "spec": {"policyName": name, "validationActions": ["Deny"]},
-    });
-    let file = namespaces::work().join(format!("{name}.json"));
-    fs::write(&file, json!({"apiVersion": "v1", "kind": "List", "items": [policy, binding]}).to_string())?;
-    scene.plane().kubectl(&["create", "--filename", file.to_str().context("a path of ours is text")?])?;
-    sleep(Duration::from_secs(10)); // the API server does not report when it enforces a new policy
+    enforce(scene, &name, &spec)?;
     node.sh("rm /etc/nodevigil/kubeconfig")?; // the kubelet's identity
     let from = Instant::now();
     node.start_agent()?;
@@ -235,37 +223,24 @@ pub fn a_credential_that_is_refused_is_tried_once_a_minute_and_another_one_at_on
 pub fn a_refused_apply_is_a_trouble_until_it_is_allowed(scene: &Scene) -> Result<()> {
     let node = scene.healthy()?;
     let name = format!("refuse-{}", node.name());
-    let policy = json!({
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
-        "metadata": {"name": name},
-        "spec": {
-            "failurePolicy": "Fail",
-            "matchConstraints": {"resourceRules": [{
-                "apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["nodes/status"],
-                "resourceNames": [node.name()],
-            }]},
-            "validations": [{
-                "expression": "!object.status.conditions.exists(one, has(one.reason) && one.reason == 'KubeletCrashed')",
-                "message": "no crashes, please",
-            }],
-        },
+    let spec = json!({
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [{
+            "apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["nodes/status"],
+            "resourceNames": [node.name()],
+        }]},
+        "validations": [{
+            "expression": "!object.status.conditions.exists(one, has(one.reason) && one.reason == 'KubeletCrashed')",
+            "message": "no crashes, please",
+        }],
     });
-    let binding = json!({
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": {"name": name},
-        "spec": {"policyName": name, "validationActions": ["Deny"]},
-    });
-    let file = namespaces::work().join(format!("{name}.json"));
-    fs::write(&file, json!({"apiVersion": "v1", "kind": "List", "items": [policy, binding]}).to_string())?;
-    let file = file.to_str().context("a path of ours is text")?;
-    scene.plane().kubectl(&["create", "--filename", file])?;
-    sleep(Duration::from_secs(10)); // the API server does not report when it enforces a new policy
+    let file = enforce(scene, &name, &spec)?;
     let from = Instant::now();
     node.disable_restart()?;
     node.kill_kubelet()?;
     node.wait_for_trouble("ApiRefused", &["apply conditions", node.name(), "no crashes, please"])?;
     node.kubelet().ensure_only(from, &["True"])?;
-    scene.plane().kubectl(&["delete", "--filename", file])?;
+    scene.plane().kubectl(&["delete", "--filename", &file])?;
     node.kubelet().wait_for(from, "False", "KubeletCrashed")?;
     node.wait_for_no_trouble()?;
     node.start_kubelet()?;
@@ -321,4 +296,16 @@ pub fn an_audit_log_names_the_agent_and_its_node(scene: &Scene) -> Result<()> {
     });
     ensure!(other.is_none(), "{:#}", other.unwrap_or(&&Value::Null));
     Ok(())
+}
+
+/// Has the API server enforce a policy; returns the file from which the policy can be deleted.
+fn enforce(scene: &Scene, name: &str, spec: &Value) -> Result<String> {
+    let object = |kind: &str, spec: &Value| json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec});
+    let binding = json!({"policyName": name, "validationActions": ["Deny"]});
+    let items = [object("ValidatingAdmissionPolicy", spec), object("ValidatingAdmissionPolicyBinding", &binding)];
+    let file = namespaces::work().join(format!("{name}.json")).display().to_string();
+    fs::write(&file, json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string())?;
+    scene.plane().kubectl(&["create", "--filename", &file])?;
+    sleep(Duration::from_secs(10)); // the API server does not report when it enforces a new policy
+    Ok(file)
 }
