@@ -1,6 +1,8 @@
 //! The host's memory, and the agent's own pages.
 
-use procfs::{Current as _, Meminfo, VmStat};
+use std::time::Duration;
+
+use procfs::{Current as _, Meminfo, MemoryPressure, VmStat};
 use rustix::mm::{MlockAllFlags, mlockall};
 
 use crate::condition::Uptime;
@@ -27,6 +29,9 @@ pub struct Reclaim {
     pub scanned_pages: u64,
     /// What of files was read again soon after it was dropped, in bytes.
     pub refaulted_bytes: u64,
+    /// How long all tasks have waited for memory at once, and so also for swap (Documentation/accounting/psi.rst). Zero where the kernel does
+    /// not report it.
+    pub lost: Duration,
 }
 
 /// Locks each page of the agent once it is used (`MCL_ONFAULT`), so that what is never used costs nothing: the agent has to report when
@@ -62,6 +67,7 @@ fn read_reclaim() -> Result<Reclaim, String> {
     Ok(Reclaim {
         scanned_pages: counter("pgscan_kswapd").unwrap_or_default(),
         refaulted_bytes: refaulted.unwrap_or_default() * procfs::page_size(),
+        lost: MemoryPressure::current().map(|pressure| Duration::from_micros(pressure.full.total)).unwrap_or_default(),
     })
 }
 

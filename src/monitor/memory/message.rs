@@ -37,6 +37,11 @@ pub fn thrashes(reading: &Reading, reread_bytes_per_sec: u64) -> String {
     )
 }
 
+/// With the share of the time in which all programs wait.
+pub fn loses_time(reading: &Reading, percent: u128) -> String {
+    format!("{}: all programs wait for memory {percent} % of the time", available(reading))
+}
+
 pub fn oom_killed(kill: &OomKill) -> String {
     let name = redact::sanitize_line(&kill.name, MAX_NAME_BYTES);
     format!("The kernel OOM-killed {name} (pid {}) because the host had no memory left", kill.pid)

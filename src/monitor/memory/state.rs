@@ -2,8 +2,9 @@
 //!
 //! - **The memory runs out** when less than a quarter of it is available (and less than 8 GiB, free swap included), kswapd reclaims,
 //!   and at the pace of the last three seconds, and at that of the last ten, nothing is left within 20 seconds.
-//! - **The host thrashes** when at most 5 % has been available for a minute, kswapd reclaims, and each second at least half as many
-//!   pages of files are read again as the memory holds.
+//! - **The host thrashes** when at most 5 % has been available for a minute, kswapd reclaims, and either at least half as many pages of
+//!   files are read again each second as the memory holds, or all programs wait for memory 40 % of the time, on a disk that is too slow
+//!   for the former or for swap. That share alone says nothing: one cgroup at its own limit can cause it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -30,6 +31,8 @@ const LITTLE_LATELY: Duration = Duration::from_secs(5);
 const NEARLY_NONE_OF_TOTAL: u64 = 20;
 /// The host may thrash when that was so for this long.
 const THRASHES_AFTER: Duration = Duration::from_secs(5);
+/// All programs wait for memory in this share of the time.
+const LOST_PERCENT: u128 = 40;
 /// That is reported when it was so for this long.
 const REPORTED_AFTER: Duration = Duration::from_mins(1);
 /// Time between two readings; the second while less than twice of what is little is available.
@@ -76,8 +79,8 @@ impl Memory {
             self.readings.pop_front();
         }
         self.predict(&reading);
-        let rate = self.refaulted_bytes_per_sec(&reading);
-        self.thrashing = rate.map(|rate| self.thrashing.take().unwrap_or_else(|| message::thrashes(&reading, rate)));
+        let message = self.thrashes(&reading);
+        self.thrashing = message.map(|message| self.thrashing.take().unwrap_or(message));
     }
 
     pub fn oom_killed(&mut self, kill: &OomKill, now: Uptime) {
@@ -172,13 +175,17 @@ impl Memory {
         per_sec(lost, now.at.saturating_sub(before.at))
     }
 
-    /// How many bytes of files are read again each second, if the host thrashes.
-    fn refaulted_bytes_per_sec(&self, now: &Reading) -> Option<u64> {
+    /// The message, if the host thrashes.
+    fn thrashes(&self, now: &Reading) -> Option<String> {
         let (first, lasted) = self.nearly_used_up()?;
-        let refaulted = now.reclaim?.refaulted_bytes.saturating_sub(first.reclaim?.refaulted_bytes);
-        let rate = per_sec(refaulted, lasted)?;
-        let thrashes = lasted >= THRASHES_AFTER && kswapd_reclaims(first, now) && rate >= now.file_bytes / 2;
-        thrashes.then_some(rate)
+        let (before, after) = first.reclaim.zip(now.reclaim)?;
+        if lasted < THRASHES_AFTER || !kswapd_reclaims(first, now) {
+            return None;
+        }
+        let rate = per_sec(after.refaulted_bytes.saturating_sub(before.refaulted_bytes), lasted)?;
+        let percent = after.lost.saturating_sub(before.lost).as_millis() * 100 / lasted.as_millis().max(1);
+        let by_rate = (rate >= now.file_bytes / 2).then(|| message::thrashes(now, rate));
+        by_rate.or_else(|| (percent >= LOST_PERCENT).then(|| message::loses_time(now, percent)))
     }
 
     /// The first of the readings since which the memory is nearly used up, and how long ago it was: at most a little over a minute.

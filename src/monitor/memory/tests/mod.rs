@@ -21,14 +21,15 @@ fn at(secs: u64) -> Uptime {
 
 /// kswapd reclaims all the time, as on any host that has filled its memory with files.
 fn reading(secs: u64, available_mib: u64) -> Reading {
-    let reclaim = Some(Reclaim { scanned_pages: secs * 10_000, refaulted_bytes: 0 });
+    let reclaim = Some(Reclaim { scanned_pages: secs * 10_000, ..Reclaim::default() });
     let (total_bytes, available_bytes) = (TOTAL_MIB * MIB, available_mib * MIB);
     Reading { at: at(secs), total_bytes, available_bytes, swap_free_bytes: 0, file_bytes: available_bytes / 2, reclaim }
 }
 
 /// A reading each second of a host that thrashes: 100 MiB of files fit into memory, and as much is read back each second.
 fn thrashing(secs: u64) -> Reading {
-    let reclaim = Some(Reclaim { scanned_pages: secs * 10_000, refaulted_bytes: secs * 100 * MIB });
+    let reclaim =
+        Some(Reclaim { scanned_pages: secs * 10_000, refaulted_bytes: secs * 100 * MIB, lost: Duration::ZERO });
     Reading { file_bytes: 100 * MIB, reclaim, ..reading(secs, 200) }
 }
 
@@ -141,6 +142,24 @@ fn thrashing_is_reported_after_a_minute_and_until_then_nothing_changes() {
     assert_eq!((health.message.as_str(), outlook.message.as_str()), (message, message));
     memory.observe(Reading { available_bytes: 900 * MIB, ..thrashing(61) });
     assert_eq!(findings(&memory)[0], None);
+}
+
+/// A volume of 125 MB/s cannot read back half of 300 MiB each second, and swap is not read back at all.
+#[test]
+fn a_host_that_loses_its_time_thrashes_on_a_slow_disk_too_and_a_limited_cgroup_does_not() {
+    let loses = |percent: u64, available_mib| {
+        move |secs| {
+            let lost = Duration::from_millis(secs * percent * 10);
+            let reclaim = Some(Reclaim { lost, ..reading(secs, 0).reclaim.unwrap() });
+            Reading { file_bytes: 300 * MIB, reclaim, ..reading(secs, available_mib) }
+        }
+    };
+    let memory = observed((0..61).map(loses(45, 700)));
+    let finding = findings(&memory)[0].clone().unwrap();
+    let message = "700 MiB (4 %) of the host's memory is available: all programs wait for memory 45 % of the time";
+    assert_eq!((finding.reason, finding.message.as_str()), (Reason::MemoryThrashing, message));
+    assert_eq!(findings(&observed((0..61).map(loses(35, 700))))[0], None);
+    assert_eq!(findings(&observed((0..61).map(loses(95, 9000))))[0], None, "a Pod at its own limit");
 }
 
 #[test]
