@@ -49,7 +49,8 @@ reasons! {
     KubeletCrashLooping: KUBELET, False, false, Restart, false, "The kubelet ended three times within 5 minutes or five times within 30 minutes, or systemd's start limit was hit.";
     KubeletCrashed: KUBELET, False, false, Restart, false, "The kubelet's process failed, was killed, or ended cleanly without a stop job and systemd did not start it again.";
     KubeletStoppedWithDependency: KUBELET, False, false, Restart, false, "systemd stopped the kubelet because a service that its unit is bound to (BindsTo=) failed. systemd has not started the kubelet again.";
-    KubeletUnkillable: KUBELET, False, true, Reboot, false, "The kubelet does not answer and cannot be killed: a thread waits in the kernel (state D), or SIGKILL is pending and the process does not end.";
+    KubeletLeftStopped: KUBELET, False, false, Restart, false, "The kubelet was stopped while a package manager replaced its program or units. Ten minutes after the package manager was done, the kubelet has not been started again, although its unit is enabled.";
+    KubeletUnkillable: KUBELET, False, true, Reboot, false, "The kubelet does not answer, SIGKILL is pending for it, and the process does not end.";
     KubeletHung: KUBELET, False, true, Restart, false, "Three probes of /healthz in a row failed, and the kubelet's process state, its listening socket or its Lease confirms that it does not work.";
     KubeletAPIConnectionStalled: KUBELET, False, true, Restart, false, "The kubelet answers on /healthz, but the control plane has not heard from it (Ready=Unknown), and it does not renew its Lease. nodevigil reaches the API server.";
     KubeletStoppedByOperator: KUBELET, Unknown, false, None, false, "The kubelet's unit was stopped: by systemctl stop, a shutdown or a package manager.";
@@ -57,7 +58,7 @@ reasons! {
     KubeletStarting: KUBELET, Unknown, false, None, false, "The kubelet's unit is starting, or the kubelet has not answered yet.";
     KubeletHealthzSilent: KUBELET, Unknown, true, None, false, "Three probes of /healthz in a row failed, and nothing else shows whether the kubelet works.";
     KubeletHealthzUnreachable: KUBELET, True, true, None, false, "Three probes of /healthz in a row failed, but the kubelet renews its Lease: something such as a firewall blocks the probes.";
-    KubeletStarved: KUBELET, True, true, None, false, "Three probes of /healthz in a row failed, but the host is too busy to run the kubelet.";
+    KubeletStarved: KUBELET, True, true, None, false, "Three probes of /healthz in a row failed, but the host is too busy to run the kubelet, or a limit of its unit slows it down.";
     KubeletClientCertExpiring: KUBELET, True, false, None, false, "The kubelet's client certificate expires within seven days (within a tenth of its lifetime if that is shorter), and the kubelet has not renewed it.";
     KubeletIsHealthy: KUBELET, True, false, None, false, "The kubelet runs and answers 200 on /healthz.";
     KubeletConfigError: CONFIG, False, true, None, true, "Two runs of `nodevigil check` found the same error in the configuration that the kubelet has or gets at its next start. The runs are a minute apart, or half an hour if the error is that the kubelet was not restarted after a change.";
@@ -69,7 +70,7 @@ reasons! {
     ContainerRuntimeUnconfirmed: RUNTIME, Unknown, true, None, false, "Three calls to the container runtime in a row failed, and nothing else shows whether it works.";
     ContainerRuntimeNotFound: RUNTIME, Unknown, false, None, false, "No container runtime answers, and no failure of it is known: it was stopped, is starting, is not installed, or ended while nodevigil was not running.";
     ContainerRuntimeIsHealthy: RUNTIME, True, false, None, false, "The container runtime answers and is ready.";
-    MemoryThrashing: MEMORY, False, true, Reboot, false, "For a minute at most 5 % of the host's memory has been available. Each second the kernel has read back file pages that it had just dropped, at least half as many as are in memory.";
+    MemoryThrashing: MEMORY, False, true, Reboot, false, "For a minute at most 5 % of the host's memory has been available. Each second the kernel has read back file pages that it had just dropped, at least half as many as are in memory, or all programs have waited for memory 40 % of the time.";
     MemoryIsHealthy: MEMORY, True, false, None, false, "The host does not thrash.";
     MemoryRunsOut: EXHAUSTION, True, true, None, false, "At its present rate of decrease the host's memory is used up within 20 seconds, and the kernel will OOM-kill processes; or the kernel has just OOM-killed one.";
     MemoryIsEnough: EXHAUSTION, False, false, None, false, "The host's memory is not about to be used up.";
@@ -83,7 +84,9 @@ reasons! {
     KernelHardwareFailing: KERNEL, False, false, Replace, true, "The kernel logged an uncorrected hardware error within the last day, and a counter or taint flag of the kernel has changed since.";
     KernelLockedUp: KERNEL, False, false, Reboot, false, "The kernel logged a hard lockup, five soft lockups or RCU stalls within ten minutes, or work that has waited for a processor for two minutes, and a second witness confirms it, such as a processor that ran no program for ten seconds.";
     KernelDeadlocked: KERNEL, False, false, Reboot, false, "A thread of the kubelet, the container runtime or PID 1 has been in the same wait in the kernel (state D) for two minutes, and its process does not answer.";
+    SystemdCrashed: KERNEL, False, false, Reboot, false, "systemd has not answered on D-Bus for two minutes, although the bus does and the host is not too busy, and it has closed its own socket or does not reap its children.";
     KernelLogUnreadable: KERNEL, Unknown, false, None, false, "The kernel's log could not be read for a minute.";
+    SystemdSilent: KERNEL, True, false, None, false, "systemd has not answered on D-Bus for two minutes, although the bus does and the host is not too busy.";
     KernelTroubleLogged: KERNEL, True, false, None, false, "The kernel logged a problem within the last five minutes.";
     KernelLimitNearlyReached: KERNEL, True, false, None, false, "The host is near a limit of the kernel: processes, open files or tracked connections.";
     NodeClockWrong: KERNEL, True, false, None, false, "The host's clock differs from the API server's by more than 30 seconds.";

@@ -1,12 +1,14 @@
 //! One process: its end by a pidfd, and a sample of /proc while it does not answer.
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::time::Duration;
 use std::{fs, io};
 
-use procfs::net::TcpState;
-use procfs::process::{Process as ProcEntry, Stat, Status};
+use procfs::net::{TcpNetEntry, TcpState};
+use procfs::process::{FDTarget, Process as ProcEntry, Stat, Status};
 use procfs::{FromRead as _, ProcError};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -44,6 +46,8 @@ impl ProcessId {
 #[derive(Debug)]
 pub struct Process {
     pub id: ProcessId,
+    /// Its name as the kernel has it, at most 15 bytes.
+    pub name: String,
     pidfd: AsyncFd<OwnedFd>,
 }
 
@@ -64,7 +68,7 @@ impl Process {
         if matches!(stat.state, 'Z' | 'X') {
             return Err(io::ErrorKind::NotFound.into());
         }
-        Ok(Self { id: ProcessId { pid, start_ticks: stat.starttime }, pidfd })
+        Ok(Self { id: ProcessId { pid, start_ticks: stat.starttime }, name: stat.comm, pidfd })
     }
 
     /// Returns when the process has ended (`pidfd_open(2)`: the pidfd is readable then).
@@ -74,15 +78,18 @@ impl Process {
             std::future::pending::<()>().await;
         }
     }
+}
 
-    /// Its name as the kernel has it, at most 15 bytes, and the cgroup in which systemd keeps it: of cgroup v2, or of systemd's own
-    /// hierarchy on v1.
-    pub fn name_and_cgroup(&self) -> (String, Option<Cgroup>) {
-        let Ok(process) = ProcEntry::new(self.id.pid) else { return (String::new(), None) };
-        let name = process.stat().map(|stat| stat.comm).unwrap_or_default();
-        let path = cgroup_path(&process);
-        (name, path.map(|path| Cgroup { path, is_relative: !is_in_hosts_cgroup_namespace() }))
-    }
+/// The cgroup in which systemd keeps a process: of cgroup v2, or of systemd's own hierarchy on v1. The kernel may let the reader wait for
+/// a change of another cgroup.
+pub fn cgroup(pid: i32) -> Option<Cgroup> {
+    let path = cgroup_path(&ProcEntry::new(pid).ok()?)?;
+    Some(Cgroup { path, is_relative: !is_in_hosts_cgroup_namespace() })
+}
+
+/// The program that a process runs.
+pub fn program(pid: i32) -> Option<PathBuf> {
+    ProcEntry::new(pid).ok()?.exe().ok()
 }
 
 /// The path of the cgroup in which systemd, or the container runtime, has put a process.
@@ -143,14 +150,51 @@ pub struct Sample {
     pub listener: Listener,
     /// Whether SIGKILL is pending for it.
     pub is_killed: bool,
+    pub throttled: Throttled,
+}
+
+impl Sample {
+    /// What keeps the process from running: a signal or a freezer. Then nothing else matters.
+    pub fn suspended_by(&self) -> Option<String> {
+        match (&self.frozen_by, self.state) {
+            (Some(cgroup), _) => Some(format!("its cgroup {cgroup} is frozen")),
+            (None, 'T' | 't') => Some("it is stopped by a signal (state T)".into()),
+            _ => None,
+        }
+    }
+}
+
+/// How much limits of the process's own cgroup, as a rule those of its unit, have slowed it down since the cgroup was made
+/// (Documentation/admin-guide/cgroup-v2.rst).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Throttled {
+    /// By `CPUQuota=`; the time of each processor counts.
+    pub cpu: Duration,
+    /// How often its tasks had to reclaim memory for `MemoryHigh=`.
+    pub memory_events: u64,
 }
 
 /// A thread's wait, so named that two waits are not taken for one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ThreadWait {
     pub tid: i32,
     /// Its context switches so far: the same number means the same wait.
     pub switches: u64,
+    /// The kernel's function in which it waits, such as `nfs_wait_bit_killable`; empty if the kernel does not say.
+    pub function: String,
+}
+
+impl ThreadWait {
+    /// Whether SIGKILL ends the wait (`TASK_KILLABLE`): the functions that wait so for a file server have it in their names.
+    pub fn is_killable(&self) -> bool {
+        self.function.contains("killable")
+    }
+
+    /// Its state in parentheses, and where it waits.
+    pub fn state(&self) -> String {
+        let function = &self.function;
+        if function.is_empty() { "(state D)".into() } else { format!("(state D, {function})") }
+    }
 }
 
 /// What the kernel has at a TCP address.
@@ -177,18 +221,63 @@ pub fn sample(id: ProcessId, healthz: Option<SocketAddr>) -> Option<Sample> {
         }
         let (Ok(stat), Ok(status)) = (task.stat(), task.status()) else { continue };
         if stat.state == 'D' {
-            sample.uninterruptible.push(ThreadWait { tid: task.tid, switches: switches(&status) });
+            let function = waits_in(format!("/proc/{}/task/{}/wchan", id.pid, task.tid));
+            sample.uninterruptible.push(ThreadWait { tid: task.tid, switches: switches(&status), function });
         }
     }
     sample.is_killed = process.status().is_ok_and(|status| (status.shdpnd | status.sigpnd) & SIGKILL_BIT != 0);
     sample.frozen_by = frozen_by(&process);
+    sample.throttled = throttled(&process);
     sample.listener = healthz.map_or(Listener::Unknown, listener);
     Some(sample)
+}
+
+/// The children of a process that have ended and that it has not reaped. Reads a file of each process.
+pub fn zombies_of(parent: i32) -> Vec<ProcessId> {
+    let stats =
+        procfs::process::all_processes().into_iter().flatten().flatten().filter_map(|process| process.stat().ok());
+    let zombies = stats.filter(|stat| stat.state == 'Z' && stat.ppid == parent);
+    zombies.map(|stat| ProcessId { pid: stat.pid, start_ticks: stat.starttime }).collect()
+}
+
+/// Whether a signal has stopped the process. Unlike [`sample`] this waits for nothing.
+pub fn is_stopped(id: ProcessId) -> bool {
+    read_stat(id.pid).is_ok_and(|stat| stat.starttime == id.start_ticks && matches!(stat.state, 'T' | 't'))
 }
 
 /// How often a process or thread has waited, or was taken off its processor.
 pub fn switches(status: &Status) -> u64 {
     status.voluntary_ctxt_switches.unwrap_or_default() + status.nonvoluntary_ctxt_switches.unwrap_or_default()
+}
+
+fn waits_in(wchan: String) -> String {
+    let function = fs::read_to_string(wchan).unwrap_or_default();
+    // `0`: it does not wait any more, or the kernel keeps it to itself.
+    redact::sanitize_line(function.trim_start_matches('0'), 60)
+}
+
+/// A process of a unit that does not end.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Holder {
+    pub pid: i32,
+    /// Its name as the kernel has it.
+    pub name: String,
+    pub wait: Option<ThreadWait>,
+}
+
+/// A process in the cgroup of a service, rather one that waits in the kernel; none if there is none.
+pub fn holder(cgroup: &Cgroup) -> Option<Holder> {
+    let path = &cgroup.path;
+    let unified = format!("/sys/fs/cgroup{path}/cgroup.procs");
+    let pids = fs::read_to_string(unified)
+        .or_else(|_| fs::read_to_string(format!("/sys/fs/cgroup/systemd{path}/cgroup.procs")));
+    let pids: Vec<i32> = pids.ok()?.lines().filter_map(|pid| pid.parse().ok()).collect();
+    let holders = pids.into_iter().filter_map(|pid| {
+        let stat = read_stat(pid).ok()?;
+        let wait = || ThreadWait { tid: pid, switches: 0, function: waits_in(format!("/proc/{pid}/wchan")) };
+        Some(Holder { pid, name: redact::sanitize_line(&stat.comm, 15), wait: (stat.state == 'D').then(wait) })
+    });
+    holders.max_by_key(|holder| holder.wait.is_some())
 }
 
 /// The process's cgroup if its freezer is on: `cgroup.events` of cgroup v2, `freezer.state` of v1.
@@ -208,19 +297,57 @@ fn frozen_by(process: &ProcEntry) -> Option<String> {
     })
 }
 
-/// What listens at `address`, of all addresses too. A listener's `rx_queue` is the length of its accept queue.
+fn throttled(process: &ProcEntry) -> Throttled {
+    let mut throttled = Throttled::default();
+    let number = |file: String, key: &str| {
+        let text = fs::read_to_string(file).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse::<u64>().ok());
+        line.unwrap_or_default()
+    };
+    for cgroup in process.cgroups().into_iter().flatten() {
+        let path = &cgroup.pathname;
+        if cgroup.hierarchy == 0 {
+            let cpu = number(format!("/sys/fs/cgroup{path}/cpu.stat"), "throttled_usec ");
+            throttled.cpu += Duration::from_micros(cpu);
+            throttled.memory_events = number(format!("/sys/fs/cgroup{path}/memory.events"), "high ");
+        } else if cgroup.controllers.iter().any(|name| name == "cpu") {
+            let cpu = number(format!("/sys/fs/cgroup/cpu{path}/cpu.stat"), "throttled_time ");
+            throttled.cpu += Duration::from_nanos(cpu);
+        }
+    }
+    throttled
+}
+
+/// What listens at `address`. A listener's `rx_queue` is the length of its accept queue.
 fn listener(address: SocketAddr) -> Listener {
+    let Some(listeners) = listeners(address) else { return Listener::Unknown };
+    listeners.iter().map(|entry| entry.rx_queue).max().map_or(Listener::Nobody, Listener::Waiting)
+}
+
+/// The sockets that listen at `address`, or at all addresses; none if they cannot be read.
+fn listeners(address: SocketAddr) -> Option<Vec<TcpNetEntry>> {
     let table = if address.is_ipv4() { procfs::net::tcp() } else { procfs::net::tcp6() };
     // A listener at [::] takes IPv4 connections as well.
     let dual = address.is_ipv4().then(|| procfs::net::tcp6().unwrap_or_default());
-    let Ok(table) = table else { return Listener::Unknown };
-    let queues = table.into_iter().chain(dual.into_iter().flatten()).filter(|entry| {
+    let is_at_address = |entry: &TcpNetEntry| {
         let local = entry.local_address;
         entry.state == TcpState::Listen
             && local.port() == address.port()
             && (local.ip() == address.ip() || local.ip().is_unspecified())
-    });
-    queues.map(|entry| entry.rx_queue).max().map_or(Listener::Nobody, Listener::Waiting)
+    };
+    Some(table.ok()?.into_iter().chain(dual.into_iter().flatten()).filter(is_at_address).collect())
+}
+
+/// Whether all that listens at `address` are sockets of this process.
+pub fn listens(id: ProcessId, address: SocketAddr) -> bool {
+    let own = || {
+        let process = ProcEntry::new(id.pid).ok()?;
+        process.stat().ok().filter(|stat| stat.starttime == id.start_ticks)?;
+        let socket = |target: FDTarget| if let FDTarget::Socket(inode) = target { Some(inode) } else { None };
+        Some(process.fd().ok()?.flatten().filter_map(|fd| socket(fd.target)).collect::<HashSet<_>>())
+    };
+    let listeners = listeners(address).filter(|listeners| !listeners.is_empty());
+    listeners.zip(own()).is_some_and(|(listeners, own)| listeners.iter().all(|entry| own.contains(&entry.inode)))
 }
 
 #[cfg(test)]
@@ -239,7 +366,10 @@ mod tests {
         drop(child.stdin.take());
         process.ended().await;
         assert!(Process::open(pid).is_err(), "a zombie");
+        let own = i32::try_from(std::process::id()).unwrap();
+        assert!(zombies_of(own).contains(&process.id));
         child.wait().unwrap();
+        assert!(!zombies_of(own).contains(&process.id));
         assert_eq!(sample(process.id, None), None);
     }
 
@@ -271,9 +401,14 @@ mod tests {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = server.local_addr().unwrap();
         assert_eq!(listener(address), Listener::Waiting(0));
+        let own = |pid: u32| ProcessId::of(i32::try_from(pid).unwrap()).unwrap();
+        assert!(
+            listens(own(std::process::id()), address) && !listens(own(std::os::unix::process::parent_id()), address)
+        );
         let _client = TcpStream::connect(address).unwrap();
         assert_eq!(listener(address), Listener::Waiting(1));
         drop(server);
         assert_eq!(listener(address), Listener::Nobody);
+        assert!(!listens(own(std::process::id()), address));
     }
 }

@@ -11,7 +11,9 @@ mod signal;
 mod unit;
 
 use std::collections::HashMap;
+use std::io;
 use std::num::NonZeroUsize;
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -396,6 +398,25 @@ impl Systemd {
             _ => JobKind::Other,
         })
     }
+}
+
+/// Whether the bus answers, and systemd does not or has left the bus.
+pub async fn is_silent() -> bool {
+    let bus = within(OPEN_TIMEOUT, async {
+        let systemd = Systemd::connect(CALL_TIMEOUT).await?;
+        let has_owner = DBusProxy::new(&systemd.0).await?.name_has_owner(SYSTEMD.try_into()?).await?;
+        Ok((systemd, has_owner))
+    });
+    match bus.await {
+        Ok((systemd, true)) => systemd.text(MANAGER_PATH, MANAGER, "Version").await.is_err(),
+        Ok((_, false)) => true,
+        Err(_) => false,
+    }
+}
+
+/// Whether nobody listens at the socket that systemd has from the host's start on. One that hangs still does.
+pub fn has_closed_socket() -> bool {
+    UnixStream::connect("/run/systemd/private").is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
 /// Whether systemd runs the agent as nodevigil.service.

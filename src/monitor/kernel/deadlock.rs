@@ -46,6 +46,8 @@ impl Deadlocks {
                 // Its main thread alone starts and stops units and answers: while that waits, nothing does.
                 sample.uninterruptible.retain(|wait| wait.tid == INIT_PID);
             }
+            // A restart of the service ends the others.
+            sample.uninterruptible.retain(|wait| !wait.is_killable());
             let same = before.remove(name).filter(|(known, since, _)| (*known, *since) == (process, hung_since));
             let mut samples = same.map(|(.., samples)| samples).unwrap_or_default();
             samples.take_in(sample, Pressure::default(), now);
@@ -59,12 +61,12 @@ impl Deadlocks {
 
     fn found(&self, now: Uptime) -> Option<Finding> {
         self.seen.iter().find_map(|(name, (process, _, samples))| {
-            let (pid, tid) = (process.pid, samples.stuck_for(DEADLOCKED_AFTER, now)?);
-            let waits = "waited in the kernel (state D) for over 2 minutes";
+            let (pid, wait) = (process.pid, samples.stuck_for(DEADLOCKED_AFTER, now)?);
+            let waits = format!("waited in the kernel {} for over 2 minutes", wait.state());
             let message = if pid == INIT_PID {
                 format!("{name} has {waits}: systemd starts and stops no unit until the host is rebooted")
             } else {
-                format!("{name} pid {pid} does not answer, and its thread {tid} has {waits}")
+                format!("{name} pid {pid} does not answer, and its thread {} has {waits}", wait.tid)
             };
             Some(Finding::new(Reason::KernelDeadlocked, message))
         })
@@ -81,7 +83,8 @@ mod tests {
     }
 
     fn sample(waits: &[(i32, u64)]) -> Sample {
-        let uninterruptible = waits.iter().map(|&(tid, switches)| ThreadWait { tid, switches }).collect();
+        let uninterruptible =
+            waits.iter().map(|&(tid, switches)| ThreadWait { tid, switches, ..ThreadWait::default() }).collect();
         Sample { uninterruptible, ..Sample::default() }
     }
 
@@ -140,6 +143,17 @@ mod tests {
         for sample in [frozen, stopped] {
             assert_eq!(found(|_| seen(990, sample.clone())), None);
         }
+    }
+
+    #[test]
+    fn a_wait_that_sigkill_ends_needs_no_reboot() {
+        let waits = |function: &str| {
+            let wait = ThreadWait { tid: 820, switches: 5, function: function.into() };
+            found(|_| seen(990, Sample { uninterruptible: vec![wait.clone()], ..Sample::default() }))
+        };
+        assert_eq!(waits("rpc_wait_bit_killable"), None);
+        let (_, message) = waits("folio_wait_bit_common").unwrap();
+        assert!(message.contains("(state D, folio_wait_bit_common)"), "{message}");
     }
 
     #[test]

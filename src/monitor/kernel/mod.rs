@@ -4,6 +4,7 @@
 
 mod clock;
 mod deadlock;
+mod init;
 mod limits;
 mod logged;
 mod patterns;
@@ -13,18 +14,21 @@ mod witness;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::sleep;
 
 use self::deadlock::{INIT_PID, Suspect};
+use self::init::Silence;
 use self::logged::wall_at;
 use self::patterns::Class;
 use self::state::{Kernel, Readings};
 use super::{Inputs, Reporter};
 use crate::condition::{ConditionType, Uptime};
 use crate::host::clock::{Now, uptime};
-use crate::host::kernel;
-use crate::host::process::{ProcessId, sample};
+use crate::host::process::{self, ProcessId, sample};
+use crate::host::trouble::Trouble;
+use crate::host::{kernel, pressure, systemd};
+use crate::monitor::service::samples;
 
 const READ_EVERY: Duration = Duration::from_secs(30);
 /// Between two reports or readings: in a storm each line would cause one.
@@ -53,7 +57,11 @@ pub async fn run(inputs: Inputs) {
         if now >= next_reading && reading.is_empty() {
             next_reading = now + READ_EVERY;
             let hung = inputs.hung.borrow().clone();
-            reading.spawn_blocking(move || read(hung));
+            let is_bus_lost = inputs.troubles.present().contains_key(&Trouble::BusLost);
+            reading.spawn(async move {
+                let is_silent = is_bus_lost && systemd::is_silent().await;
+                spawn_blocking(move || read(hung, is_silent)).await
+            });
         }
         let due = [reading.is_empty().then_some(next_reading), is_changed.then_some(next_report)];
         let due = due.into_iter().flatten().fold(reporter.due_at(now).max(next_report), Ord::min);
@@ -73,7 +81,7 @@ pub async fn run(inputs: Inputs) {
                 kernel.log_is(log.borrow_and_update().clone(), uptime());
                 is_changed = true;
             }
-            Some(Ok(readings)) = reading.join_next() => {
+            Some(Ok(Ok(readings))) = reading.join_next() => {
                 let server = inputs.api.borrow().server_time;
                 kernel.read(readings, server, Now::read(server));
                 is_changed = true;
@@ -84,10 +92,15 @@ pub async fn run(inputs: Inputs) {
 }
 
 /// Reads counters and limits, and samples PID 1 and the services that hang.
-fn read(hung: BTreeMap<&'static str, (ProcessId, Uptime)>) -> Readings {
+fn read(hung: BTreeMap<&'static str, (ProcessId, Uptime)>, is_silent: bool) -> Readings {
     let init = ProcessId::of(INIT_PID).map(|init| ("PID 1", (init, Uptime::ZERO)));
     let suspect =
         |(name, (process, hung_since))| Some(Suspect { name, process, hung_since, sample: sample(process, None)? });
     let suspects = hung.into_iter().chain(init).filter_map(suspect).collect();
-    Readings { counters: kernel::counters(), released: kernel::released(), usages: kernel::usages(), suspects }
+    let silence = is_silent.then(|| Silence {
+        has_closed_socket: systemd::has_closed_socket(),
+        zombies: process::zombies_of(INIT_PID),
+        is_starved: samples::is_busy(pressure::read()),
+    });
+    Readings { counters: kernel::counters(), released: kernel::released(), usages: kernel::usages(), suspects, silence }
 }

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 
 use super::clock::Clock;
 use super::deadlock::{Deadlocks, INIT_PID, Suspect};
+use super::init::{Init, Silence};
 use super::limits::Limits;
 use super::logged::Logged;
 use crate::condition::{Finding, Reason, Status, Uptime, View};
@@ -24,6 +25,8 @@ pub(super) struct Readings {
     pub(super) released: Vec<u64>,
     pub(super) usages: Usages,
     pub(super) suspects: Vec<Suspect>,
+    /// None if systemd answers.
+    pub(super) silence: Option<Silence>,
 }
 
 #[derive(Debug, Default)]
@@ -37,6 +40,7 @@ pub(super) struct Kernel {
     /// What the last readings have shown.
     read: Vec<Finding>,
     deadlocks: Deadlocks,
+    init: Init,
     limits: Limits,
     clock: Clock,
 }
@@ -64,7 +68,8 @@ impl Kernel {
         self.logged.witnesses.read(readings.counters, readings.released, hung, now.uptime);
         let deadlock = self.deadlocks.observe(readings.suspects, now.uptime);
         let clock = self.clock.observe(server, now.wall, now.uptime);
-        self.read = [deadlock, self.limits.observe(&readings.usages), clock].into_iter().flatten().collect();
+        let crash = self.init.observe(readings.silence, now.uptime);
+        self.read = [deadlock, crash, self.limits.observe(&readings.usages), clock].into_iter().flatten().collect();
     }
 
     /// What to report; none until the log has been read or could not be for a while.

@@ -20,8 +20,19 @@ const STARVED_MEMORY_PERCENT: f32 = 20.0;
 const STARVED_OWN_PERCENT: u128 = 10;
 /// The same, whatever the rest of the host does, as with a CPU limit of the process's cgroup:
 const STARVED_OWN_ALONE_PERCENT: u128 = 50;
+/// A limit of its own cgroup slows the process down if it takes this much of the time:
+const THROTTLED_PERCENT: u128 = 50;
 /// A busy host is remembered for this long: a sample can miss it.
 const STARVED_LASTS: Duration = Duration::from_secs(30);
+
+fn over(percent: Option<f32>, limit: f32) -> bool {
+    percent.is_some_and(|percent| percent > limit)
+}
+
+/// Whether the host as a whole is too busy for a process to answer in time.
+pub fn is_busy(pressure: Pressure) -> bool {
+    over(pressure.cpu_some_percent, STARVED_CPU_PERCENT) || over(pressure.memory_full_percent, STARVED_MEMORY_PERCENT)
+}
 
 /// The samples since the process last answered.
 #[derive(Debug, Default)]
@@ -48,7 +59,6 @@ impl Samples {
     }
 
     fn shows_starvation(&self, sample: &Sample, pressure: Pressure, now: Uptime) -> bool {
-        let over = |percent: Option<f32>, limit: f32| percent.is_some_and(|percent| percent > limit);
         let own = self.kept.back().map(|(at, before)| {
             let waited = sample.run_delay.saturating_sub(before.run_delay);
             waited.as_millis() * 100 / now.saturating_sub(*at).as_millis().max(1)
@@ -72,24 +82,37 @@ impl Samples {
         self.starved_at.is_some_and(|at| now < at + STARVED_LASTS)
     }
 
-    /// What keeps the process from running: a signal or a freezer. Then nothing else matters.
+    /// Why the process could not answer in time, if that is the load of the host or a limit of its unit.
+    pub fn busy(&self, now: Uptime) -> Option<&'static str> {
+        let of_host = self.is_starved(now).then_some("the host is too busy to run it");
+        self.limited_by().or(of_host)
+    }
+
+    /// What keeps the process from running, by the last sample.
     pub fn suspended_by(&self) -> Option<String> {
-        let sample = self.last()?;
-        match (&sample.frozen_by, sample.state) {
-            (Some(cgroup), _) => Some(format!("its cgroup {cgroup} is frozen")),
-            (None, 'T' | 't') => Some("it is stopped by a signal (state T)".into()),
-            _ => None,
+        self.last()?.suspended_by()
+    }
+
+    /// The limit of its own unit that keeps the process from running.
+    pub fn limited_by(&self) -> Option<&'static str> {
+        let ((begin, first), (end, last)) = self.kept.front().zip(self.kept.back())?;
+        let throttled = last.throttled.cpu.saturating_sub(first.throttled.cpu);
+        if throttled.as_millis() * 100 > end.saturating_sub(*begin).as_millis() * THROTTLED_PERCENT {
+            return Some("CPUQuota= of its unit throttles it (cpu.stat)");
         }
+        let events: Vec<_> = self.newest_first().take(3).map(|sample| sample.throttled.memory_events).collect();
+        let is_rising = matches!(events[..], [now, before, first] if now > before && before > first);
+        is_rising.then_some("MemoryHigh= of its unit throttles it (memory.events)")
     }
 
     /// A thread that has been in the same uninterruptible wait in at least three samples in a row, the first at least `time` ago.
-    pub fn stuck_for(&self, time: Duration, now: Uptime) -> Option<i32> {
+    pub fn stuck_for(&self, time: Duration, now: Uptime) -> Option<&ThreadWait> {
         let last = &self.kept.back()?.1.uninterruptible;
         let is_stuck = |wait: &ThreadWait| {
             let same = self.kept.iter().rev().take_while(|(_, sample)| sample.uninterruptible.contains(wait));
             let (count, first) = same.fold((0, now), |(count, _), (at, _)| (count + 1, *at));
             count >= FAILURES_IN_A_ROW && now.saturating_sub(first) >= time
         };
-        last.iter().find(|wait| is_stuck(wait)).map(|wait| wait.tid)
+        last.iter().find(|wait| is_stuck(wait))
     }
 }

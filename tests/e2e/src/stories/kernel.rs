@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::scene::{Condition, ConditionView, ObservedNode, Scene};
 use crate::support::WAIT;
@@ -105,6 +107,41 @@ impl Drop for Frozen<'_> {
     fn drop(&mut self) {
         let _ = self.0.run(&format!("fsfreeze --unfreeze {DIRECTORY}")); // it fails if the node has ended
     }
+}
+
+/// A PID 1 that is stopped, and continues whatever becomes of the story.
+struct Stopped(Pid);
+
+impl Stopped {
+    fn new(node: &ObservedNode) -> Result<Self> {
+        let pid = Pid::from_raw(node.machine().pid1());
+        kill(pid, Signal::SIGSTOP)?;
+        Ok(Self(pid))
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = kill(self.0, Signal::SIGCONT); // it fails if the node has ended
+    }
+}
+
+/// After SIGSEGV systemd sleeps for good. Stopped from outside its PID namespace it is as silent, and can continue.
+pub fn a_silent_systemd_is_a_warning_and_has_crashed_if_it_reaps_no_children(scene: &Scene) -> Result<()> {
+    const SILENT: Duration = Duration::from_mins(6);
+    let (node, _) = healthy(scene)?;
+    node.sh("systemd-run --unit=child sleep infinity")?;
+    let child = node.main_pid("child")?;
+    let from = Instant::now();
+    let stopped = Stopped::new(&node)?;
+    kernel(&node).wait_longer_for(from, SILENT, "True", "SystemdSilent")?;
+    node.sh(&format!("kill {child}"))?;
+    let shown = kernel(&node).wait_longer_for(from, SILENT, "False", "SystemdCrashed")?;
+    ensure!(shown.message.contains(&format!("such as pid {child}")), "{shown:?}");
+    node.kubelet().ensure_only(from, &["True", "Unknown"])?;
+    let continued = Instant::now();
+    drop(stopped);
+    kernel(&node).wait_longer_for(continued, LONG, "True", "KernelIsHealthy").map(drop)
 }
 
 /// systemd writes a drop-in for `systemctl set-property` itself, here to a file system that lets no write finish.
