@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, watch};
 use crate::condition::engine::Engine;
 use crate::condition::profile::Translator;
 use crate::condition::{Condition, ConditionType, Desired, Reason, Status, Suppression, Transition, Uptime, View};
-use crate::host::api::{ApiFacts, ObservedCondition};
+use crate::host::api::{ApiFacts, ObservedCondition, SyncLoop};
 use crate::host::clock;
 use crate::host::kubelet::{KubeletFacts, Watched};
 use crate::host::trouble::Troubles;
@@ -251,6 +251,10 @@ impl Agent {
                 unit: watched.unit.clone(),
                 pid: watched.pid.and_then(|pid| u32::try_from(pid).ok()),
                 healthz: watched.healthz_url.clone(),
+                sync_loop_unwatched: self.api.sync_loop.as_ref().and_then(|(_, sync_loop)| match sync_loop {
+                    SyncLoop::Unwatched(why) => Some(why.clone()),
+                    SyncLoop::Runs | SyncLoop::Stalled { .. } => None,
+                }),
             };
             let present = Present {
                 node: &node,

@@ -154,6 +154,7 @@ impl Tasks {
             desired: desired_receiver,
             facts: api_sender,
             lease_wanted: inputs.lease_wanted.subscribe(),
+            watched: watched.clone(),
             transitions: transitions_receiver,
             requests,
             troubles: troubles.clone(),

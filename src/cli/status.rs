@@ -184,6 +184,9 @@ fn remarks(report: &StatusReport, now: Timestamp) -> Vec<String> {
         }
         Published::Reached { .. } => {}
     }
+    if let Some(why) = &report.kubelet.sync_loop_unwatched {
+        remarks.push(format!("The kubelet's sync loop is not watched: {}", redact::escape_controls(why)));
+    }
     let problem = |trouble: &TroubleReport| {
         format!("Problem of nodevigil itself, {}: {}", trouble.name, redact::escape_controls(&trouble.message))
     };

@@ -8,6 +8,7 @@ use prometheus_client::metrics::family::Family;
 
 use crate::condition::Uptime;
 use crate::condition::suppression::MaintenanceSignal;
+use crate::host::process::ProcessId;
 
 /// The present state, sent by the publisher whenever it changes.
 #[derive(Debug, Clone, Default)]
@@ -23,6 +24,8 @@ pub struct ApiFacts {
     pub former: Option<(String, Uptime)>,
     /// The kubelet's Lease as last read. It is read only while a monitor wants it.
     pub lease: Option<LeaseFacts>,
+    /// What this process of the kubelet says of its sync loop; none before it was asked.
+    pub sync_loop: Option<(ProcessId, SyncLoop)>,
     /// By the `Date` of an answer; none before the first one.
     pub server_time: Option<ServerTime>,
 }
@@ -123,6 +126,48 @@ pub struct LeaseFacts {
     pub duration: Duration,
     /// When it was read.
     pub read_at: Uptime,
+}
+
+/// What the kubelet says of the loop in which it starts and stops pods.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SyncLoop {
+    Runs,
+    /// It has begun no round for five minutes: so many answers in a row, the first and the last of them at these times.
+    Stalled {
+        answers: u32,
+        first: Uptime,
+        last: Uptime,
+    },
+    /// It does not tell us, and why.
+    Unwatched(String),
+}
+
+impl SyncLoop {
+    /// The first answer that it stalls.
+    pub const fn stalled(now: Uptime) -> Self {
+        Self::Stalled { answers: 1, first: now, last: now }
+    }
+
+    /// This answer after the one before.
+    pub fn after(self, before: Option<&Self>) -> Self {
+        match (self, before) {
+            (Self::Stalled { last, .. }, Some(Self::Stalled { answers, first, .. })) => {
+                Self::Stalled { answers: answers + 1, first: *first, last }
+            }
+            (answer, _) => answer,
+        }
+    }
+
+    /// Whether it said so three times, for at least a minute, the last time a short while ago.
+    pub fn is_stalled(&self, now: Uptime) -> bool {
+        const LASTS: Duration = Duration::from_mins(1);
+        match self {
+            Self::Stalled { answers, first, last } => {
+                *answers >= 3 && last.saturating_sub(*first) >= LASTS && now < *last + LASTS
+            }
+            Self::Runs | Self::Unwatched(_) => false,
+        }
+    }
 }
 
 /// How many requests were sent to the API server since the agent started, by the labels `verb` and `outcome`.

@@ -1,6 +1,7 @@
 //! The configuration of a running kubelet, from its command line and files: its Node's name, its kubeconfig, where it answers probes, and where its
 //! container runtime listens.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -23,12 +24,14 @@ use serde::{Deserialize, Serialize};
 use super::child;
 use super::cloud_init::{self, CloudInit};
 use super::credential::{self, ClientCertificate, Credential};
+use super::process::ProcessId;
 use crate::files;
 
 /// The hidden subcommand that reads a kubelet's configuration.
 pub const SUBCOMMAND: &str = "kubelet-facts";
 const TIMEOUT: Duration = Duration::from_secs(10);
 
+const AUTHENTICATED_PORT: u16 = 10250;
 /// As long as a command line is that Linux takes with a stack of the usual 8 MiB.
 const MAX_COMMAND_LINE_BYTES: u64 = 2 * 1024 * 1024;
 /// The kubeconfigs of kubeadm, of the kubelet's own default, of k3s and of RKE2.
@@ -67,6 +70,8 @@ pub struct Watched {
     pub is_inactive: bool,
     /// Where it is probed.
     pub healthz_url: Option<String>,
+    /// The process, and the authenticated port where it should listen, once it has answered.
+    pub authenticated: Option<(ProcessId, SocketAddr)>,
 }
 
 /// What is known of the kubelet's configuration.
@@ -80,6 +85,8 @@ pub struct KubeletFacts {
     /// Its --root-dir, an absolute path; none if the flag is not set.
     pub root_dir: Option<PathBuf>,
     pub healthz: Healthz,
+    /// The authenticated port; none if no address can be read.
+    pub authenticated: Option<SocketAddr>,
     /// The socket of its `containerRuntimeEndpoint`; none if the command line is not a kubelet's, or it is no socket.
     pub runtime_socket: Option<PathBuf>,
     /// Whether these facts are from a kubelet's command line, so that the kubelet uses this kubeconfig.
@@ -99,6 +106,7 @@ impl KubeletFacts {
             kubeconfig,
             root_dir: None,
             healthz,
+            authenticated: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, AUTHENTICATED_PORT))),
             runtime_socket: None,
             is_of_kubelet: false,
             credential,
@@ -143,7 +151,9 @@ impl KubeletFacts {
         let (facts, _) = read_in_child(Some(pid)).await?;
         let facts = facts?;
         Ok(match known {
-            Some(known) if !facts.is_of_kubelet => Self { healthz: facts.healthz, is_of_kubelet: false, ..known },
+            Some(known) if !facts.is_of_kubelet => {
+                Self { healthz: facts.healthz, authenticated: facts.authenticated, is_of_kubelet: false, ..known }
+            }
             _ => facts,
         })
     }
@@ -163,7 +173,12 @@ impl KubeletFacts {
         let tree = root()?;
         let settings = settings(&tree, &flags)?;
         let usual = Self::usual();
-        let facts = Self { root_dir: absolute("root-dir"), healthz: healthz(&settings)?, ..usual };
+        let facts = Self {
+            root_dir: absolute("root-dir"),
+            healthz: healthz(&settings)?,
+            authenticated: authenticated(&settings),
+            ..usual
+        };
         if !is_of_kubelet {
             return Ok(facts.with_files(&tree));
         }
@@ -174,6 +189,13 @@ impl KubeletFacts {
         let node_name = name(&credential, given);
         Ok(Self { node_name, kubeconfig, runtime_socket, is_of_kubelet, credential, ..facts })
     }
+}
+
+/// The kubelet's `port` at its `address`, of which all stands for the host's own.
+fn authenticated(settings: &Settings) -> Option<SocketAddr> {
+    let port = settings.int("port").map_or(Ok(AUTHENTICATED_PORT), u16::try_from).ok()?;
+    let address: IpAddr = settings.text("address").map_or(Ok(Ipv4Addr::UNSPECIFIED.into()), str::parse).ok()?;
+    Some(SocketAddr::new(if address.is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { address }, port))
 }
 
 /// The host's name. In lower case the kubelet uses it for the Node (`k8s.io/kubernetes/pkg/util/node`, `GetHostname`).

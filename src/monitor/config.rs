@@ -351,7 +351,7 @@ mod tests {
     fn missing_files_are_normal_until_a_kubelet_has_run_and_once_it_is_stopped() {
         let mut config = Config::default();
         let mut options = |pid, is_inactive| {
-            let watched = Watched { unit: Some("k3s.service".into()), pid, is_inactive, healthz_url: None };
+            let watched = Watched { unit: Some("k3s.service".into()), pid, is_inactive, ..Watched::default() };
             config.arguments(&watched).split_off(4)
         };
         assert_eq!(options(None, true), ["--phase=before", "--unit=k3s.service"]);

@@ -17,6 +17,7 @@ mod node;
 mod observed;
 mod pacing;
 mod session;
+mod sync_loop;
 mod taints;
 
 use std::convert::Infallible;
@@ -37,7 +38,7 @@ pub use self::taints::patch as taints_patch;
 use crate::condition::{Desired, Transition, Uptime};
 use crate::host::api::{ApiFacts, Reach, RequestCounts};
 use crate::host::clock::uptime;
-use crate::host::kubelet::KubeletFacts;
+use crate::host::kubelet::{KubeletFacts, Watched};
 use crate::host::trouble::{Trouble, Troubles};
 use crate::settings::{KubernetesSettings, Publish, TaintSettings};
 
@@ -55,6 +56,7 @@ pub struct Publisher {
     pub facts: watch::Sender<ApiFacts>,
     /// While `true` the kubelet's Lease is read every two seconds, and after a minute every ten.
     pub lease_wanted: watch::Receiver<bool>,
+    pub watched: watch::Receiver<Watched>,
     pub transitions: mpsc::Receiver<Transition>,
     pub requests: RequestCounts,
     pub troubles: Troubles,
@@ -122,6 +124,7 @@ impl Publisher {
             _ = node::publish_conditions(client(), name, api, reconciler, &mut self.desired) => {}
             _ = events.publish(client(), api, &mut self.transitions) => {}
             _ = lease::read_lease(client(), name, api, &mut self.lease_wanted) => {}
+            _ = sync_loop::ask(&session.config, &mut self.watched, api) => {}
             () = outdated(session, &self.settings, api, self.kubelet.clone()) => api.credential_changed(),
             () = refused(session, api) => {}
             () = sleep_until(session.renew_at.unwrap_or(Uptime::MAX)) => api.credential_changed(),

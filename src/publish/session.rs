@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use jiff::{SignedDuration, Timestamp};
-use kube::Client;
+use kube::{Client, Config};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -35,6 +35,8 @@ const RENEWED_BEFORE: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// A client, and what it was built with.
 pub struct Session {
     pub client: Client,
+    /// The credential.
+    pub config: Config,
     pub node_name: String,
     /// Whether the name is the kubelet's, because neither the settings nor the credential say it.
     is_kubelets_name: bool,
@@ -69,13 +71,23 @@ pub async fn connect(
     let Some(node_name) = given.or(node_name) else {
         return Ok(Err("the Node's name is not known: the kubelet's configuration has not been read".into()));
     };
-    let (building, node) = (api.clone(), node_name.clone());
-    let client = read_files(move || building.connect(config, &node)).await?;
+    let (building, node, given) = (api.clone(), node_name.clone(), config.clone());
+    let client = read_files(move || building.connect(given, &node)).await?;
     let client = client.map_err(|error| anyhow!("{source}: {}", connection::describe(&error)))?;
     let until = expires.or(subject.until);
     api.facts.send_modify(|facts| facts.credential_until = until);
     let renew_at = expires.map(|expires| renewal(expires, api.now()));
-    Ok(Ok(Session { client, node_name, is_kubelets_name, source, files, subject, built_at: uptime(), renew_at }))
+    Ok(Ok(Session {
+        client,
+        config,
+        node_name,
+        is_kubelets_name,
+        source,
+        files,
+        subject,
+        built_at: uptime(),
+        renew_at,
+    }))
 }
 
 /// What chooses the identity. It belongs into [`read_files`].
@@ -176,6 +188,7 @@ mod tests {
         let service = service_fn(|_: Request<Body>| async { Ok::<_, BoxError>(Response::new(Body::empty())) });
         let mut session = Session {
             client: Client::new(service, "default"),
+            config: Config::new("http://127.0.0.1".parse().unwrap()),
             node_name: "n1".into(),
             is_kubelets_name: false,
             source: Source::InCluster,
@@ -203,6 +216,7 @@ mod tests {
         let service = service_fn(|_: Request<Body>| async { Ok::<_, BoxError>(Response::new(Body::empty())) });
         let mut session = Session {
             client: Client::new(service, "default"),
+            config: Config::new("http://127.0.0.1".parse().unwrap()),
             node_name: "n1".into(),
             is_kubelets_name: false,
             source: Source::Kubeconfig("/etc/nodevigil/kubeconfig".into()),

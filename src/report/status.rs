@@ -83,6 +83,9 @@ pub struct KubeletReport {
     pub pid: Option<u32>,
     /// The URL of its /healthz; none if it answers no probes.
     pub healthz: Option<String>,
+    /// Why its sync loop is not watched; none if it is, or has not been asked yet.
+    #[serde(default)]
+    pub sync_loop_unwatched: Option<String>,
 }
 
 /// What nodevigil itself cannot do at present.
@@ -201,7 +204,7 @@ mod tests {
             node: "worker-1",
             desired: &desired,
             api,
-            kubelet: KubeletReport { unit: Some("kubelet.service".into()), pid: Some(7), healthz: None },
+            kubelet: KubeletReport { unit: Some("kubelet.service".into()), pid: Some(7), ..KubeletReport::default() },
             pause: None,
             troubles: BTreeMap::from([(Trouble::BusLost, "no answer".to_owned())]),
             now: time(now),
@@ -250,7 +253,7 @@ mod tests {
         let expected = r#"{"version":1,"agent_version":"0","pid":1,"written_at":"2026-01-01T00:01:00Z","node":"worker-1",
 "conditions":[{"type":"KubeletHealthy","status":"False","reason":"KubeletCrashed","message":"m","since":"2026-01-01T00:01:00Z"}],
 "published":{"state":"unreached","since":"2026-01-01T00:00:00Z","error":"connection refused"},
-"kubelet":{"unit":"kubelet.service","pid":7,"healthz":null},"pause":{"until":"2026-01-01T01:00:00Z","by":"ann","reason":"new disk"},
+"kubelet":{"unit":"kubelet.service","pid":7,"healthz":null,"sync_loop_unwatched":null},"pause":{"until":"2026-01-01T01:00:00Z","by":"ann","reason":"new disk"},
 "troubles":[{"name":"BusLost","message":"no answer"}]}"#;
         assert_eq!(serde_json::to_string(&report).unwrap(), expected.replace('\n', ""));
         let directory = tempfile::tempdir().unwrap();

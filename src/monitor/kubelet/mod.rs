@@ -26,7 +26,7 @@ use crate::host::clock::{next_multiple, uptime, wall};
 use crate::host::healthz::{self, Probe, Prober};
 use crate::host::kubelet::{Healthz, KubeletFacts, UNIT_NAMES, Watched};
 use crate::host::pressure::{self, Pressure};
-use crate::host::process::{ProcessId, Sample, sample};
+use crate::host::process::{self, ProcessId, Sample, holder, sample};
 use crate::host::{blocking, journal};
 
 /// Time between the starts of two probes of a kubelet that answers.
@@ -35,6 +35,9 @@ const PROBE_EVERY: Duration = Duration::from_secs(2);
 const PROBE_EVERY_SILENT: Duration = healthz::TIMEOUT;
 const PROBE_EVERY_SILENT_LONG: Duration = Duration::from_secs(5);
 const SILENT_LONG: Duration = Duration::from_mins(1);
+/// Time between two samples of one that serves no /healthz.
+const SAMPLE_EVERY: Duration = Duration::from_secs(10);
+const FIND_HOLDER_EVERY: Duration = Duration::from_secs(30);
 /// Sampling a process takes milliseconds if a thread is free.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// systemd announces a process before its exec; its command line is read after this time.
@@ -64,6 +67,8 @@ struct Loop {
     certificate: Option<Certificate>,
     /// The run whose last error was asked for.
     asked_error_of: String,
+    /// When to find the process again that keeps its unit from ending.
+    next_holder: Uptime,
 }
 
 /// Monitors the kubelet until the channel of reports is closed.
@@ -81,6 +86,7 @@ pub async fn run(inputs: Inputs) {
         next_facts: None,
         certificate: None,
         asked_error_of: String::new(),
+        next_holder: Uptime::ZERO,
     };
     loop {
         let wake = this.wake_at(uptime()).saturating_sub(uptime());
@@ -109,7 +115,8 @@ impl Loop {
 
     fn wake_at(&self, now: Uptime) -> Uptime {
         let process = self.kubelet.service.process();
-        let probe = self.next_probe.filter(|_| process.is_some() && self.prober.is_some());
+        let is_probed = self.prober.is_some() || self.kubelet.running.is_unprobed;
+        let probe = self.next_probe.filter(|_| process.is_some() && is_probed);
         let facts = self.next_facts.filter(|_| process.is_some());
         let open = self.follower.open_again_at(self.kubelet.service.process_to_open());
         let due = [probe, facts, open, self.kubelet.service.deadline(now)];
@@ -119,7 +126,7 @@ impl Loop {
     fn take_in(&mut self, done: Done, now: Uptime) {
         match done {
             Done::Probed { pid, began, probe, sample } => {
-                if probe == Probe::Healthy {
+                if probe == Probe::Healthy && self.prober.is_some() {
                     self.inputs.probe_seconds.observe(now.saturating_sub(began).as_secs_f64());
                 }
                 self.observe(Observation::Probed(pid, probe, sample));
@@ -193,6 +200,7 @@ impl Loop {
 
     /// Starts the work outside the loop that is due.
     fn start_work(&mut self, now: Uptime) {
+        self.follower.read_upgrade(&self.kubelet.service, now);
         match self.kubelet.service.process() {
             Some(process) => {
                 self.probe(process, now);
@@ -215,30 +223,51 @@ impl Loop {
                 Done::Seen(Observation::LastError { invocation, line })
             });
         }
+        self.find_holder(now);
         let is_wanted = self.kubelet.running.silent_for(now).is_some() || self.kubelet.running.cut_off.is_suspected();
         self.inputs.lease_wanted.send_if_modified(|wanted| std::mem::replace(wanted, is_wanted) != is_wanted);
     }
 
-    /// Probes the kubelet, and samples its process if the probe fails.
+    /// Finds what keeps the unit of a kubelet that has ended from ending.
+    fn find_holder(&mut self, now: Uptime) {
+        let ended = self.kubelet.service.last_end.as_ref().map(|ended| ended.run.pid);
+        let held = ended.zip(self.kubelet.service.held_cgroup(now).cloned());
+        let Some((pid, cgroup)) = held.filter(|_| now >= self.next_holder) else { return };
+        self.next_holder = now + FIND_HOLDER_EVERY;
+        self.work.spawn(async move {
+            let found = blocking::run("finding what holds the unit", READ_TIMEOUT, move || holder(&cgroup)).await;
+            Done::Seen(Observation::HeldBy(pid, found.ok().flatten()))
+        });
+    }
+
+    /// Probes the kubelet, and samples its process if the probe fails. One that serves no /healthz is sampled alone.
     fn probe(&mut self, id: ProcessId, began: Uptime) {
         let is_due = self.next_probe.is_some_and(|at| began >= at);
-        let Some(prober) = self.prober.as_ref().filter(|_| is_due).cloned() else { return };
+        let prober = self.prober.clone();
+        if !is_due || (prober.is_none() && !self.kubelet.running.is_unprobed) {
+            return;
+        }
         self.next_probe = None;
         self.work.spawn(async move {
-            let probe = prober.probe().await;
+            let (probe, address) = match prober {
+                Some(prober) => (prober.probe().await, Some(prober.address)),
+                None => (Probe::Healthy, None),
+            };
+            let is_healthy = probe == Probe::Healthy;
             let mut sampled = None;
-            if probe != Probe::Healthy {
-                let address = Some(prober.address);
+            if !is_healthy || address.is_none() || process::is_stopped(id) {
                 let read = move || sample(id, address).map(|sample| (sample, pressure::read()));
                 sampled = blocking::run("sampling the kubelet", READ_TIMEOUT, read).await.ok().flatten();
             }
-            Done::Probed { pid: id.pid, began, probe, sample: sampled }
+            let sample = sampled.filter(|(sample, _)| !is_healthy || sample.suspended_by().is_some());
+            Done::Probed { pid: id.pid, began, probe, sample }
         });
     }
 
     /// When the next probe is due after one that began then.
     fn probe_after(&self, began: Uptime, now: Uptime) -> Uptime {
         match self.kubelet.running.silent_for(now) {
+            None if self.kubelet.running.is_unprobed => began + SAMPLE_EVERY,
             None if self.kubelet.running.answers() => next_multiple(began, PROBE_EVERY),
             Some(silent) if silent > SILENT_LONG => began + PROBE_EVERY_SILENT_LONG,
             _ => began + PROBE_EVERY_SILENT,
@@ -262,12 +291,14 @@ impl Loop {
     /// Reports the present view; `false` when the channel of reports is closed.
     async fn report(&mut self, now: Uptime) -> bool {
         let (process, unit) = (self.kubelet.service.process(), &self.kubelet.service.unit);
+        let address = self.inputs.kubelet.borrow().as_ref().and_then(|facts| facts.authenticated);
         let watched = Watched {
             // Until systemd has answered once, the unit has a description instead of its name.
             unit: (!unit.load_state.is_empty()).then(|| self.kubelet.service.name.clone()),
             pid: process.map(|process| process.pid),
             is_inactive: unit.active_state == "inactive",
             healthz_url: self.prober.as_ref().map(|prober| prober.url.clone()),
+            authenticated: process.filter(|_| self.kubelet.running.is_settled()).zip(address),
         };
         self.inputs.watched.send_if_modified(|known| std::mem::replace(known, watched.clone()) != watched);
         let mut view = self.kubelet.view(now);

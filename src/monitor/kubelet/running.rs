@@ -11,7 +11,7 @@ use crate::host::pressure::Pressure;
 use crate::host::process::{Listener, ProcessId, Sample};
 use crate::monitor::service::samples::{FAILURES_IN_A_ROW, Samples};
 
-/// A thread in the same uninterruptible wait for so long, or a SIGKILL that is pending for so long, takes a reboot.
+/// A SIGKILL that is pending for so long takes a reboot; a thread in the same uninterruptible wait for so long is stuck.
 const UNKILLABLE_AFTER: Duration = Duration::from_secs(10);
 /// A kubelet whose pages the host reads again accepts nothing for some seconds, until the host's memory pressure shows why.
 const ACCEPTS_AFTER: Duration = Duration::from_secs(10);
@@ -31,6 +31,8 @@ pub(super) struct RunningKubelet {
     last_probe: Option<Probe>,
     failed: FailedProbes,
     pub(super) cut_off: CutOff,
+    /// Whether it says that its sync loop does not run, and no other reason.
+    pub(super) is_loop_stalled: bool,
 }
 
 /// What was seen since the kubelet last answered.
@@ -49,15 +51,17 @@ impl RunningKubelet {
         Self { id, ..Self::default() }
     }
 
+    /// Takes in a probe, and a sample of the process if the probe failed or the process is suspended.
     pub(super) fn probed(&mut self, probe: Probe, sample: Option<(Sample, Pressure)>, now: Uptime) {
         match &probe {
-            Probe::Healthy => {
-                self.has_answered = true;
+            // Another process answers for one that is suspended.
+            Probe::Healthy if sample.is_none() => {
+                self.has_answered |= !self.is_unprobed;
                 self.failed = FailedProbes::default();
             }
             // This does not depend on the kubelet.
             Probe::Impossible(_) => {}
-            Probe::Refused | Probe::TimedOut | Probe::NoHttp | Probe::Status(_) => {
+            Probe::Healthy | Probe::Refused | Probe::TimedOut | Probe::NoHttp | Probe::Status(_) => {
                 self.failed.count += 1;
                 self.failed.since.get_or_insert(now);
                 if let Some((sample, pressure)) = sample {
@@ -82,7 +86,7 @@ impl RunningKubelet {
     }
 
     pub(super) fn answers(&self) -> bool {
-        self.is_unprobed || self.last_probe == Some(Probe::Healthy)
+        self.failed.since.is_none() && (self.is_unprobed || self.last_probe == Some(Probe::Healthy))
     }
 
     /// Whether its /healthz is known for good: it has answered there, or serves none.
@@ -99,6 +103,11 @@ impl RunningKubelet {
         let name = self.name();
         if self.is_unprobed {
             return View::healthy(format!("{name} runs; its /healthz is disabled (healthzPort: 0)"));
+        }
+        if self.is_loop_stalled {
+            let why = "answers on /healthz, but its sync loop has not run for over 5 minutes (its own /healthz/syncloop): it starts and \
+                       stops no pods";
+            return View::found(Reason::KubeletHung, format!("{name} {why}"));
         }
         if self.cut_off.is_certain(now) {
             let message = format!(
@@ -119,6 +128,8 @@ impl RunningKubelet {
                 return silent(format!("{name} runs, but its /healthz cannot be probed: {why}"));
             }
             _ if failed.count < FAILURES_IN_A_ROW => return None,
+            _ if self.is_unprobed => format!("{name} does not run; its /healthz is disabled (healthzPort: 0)"),
+            Some(Probe::Healthy) => format!("another process than {name} answers on its /healthz"),
             Some(Probe::Refused) => format!("{name} refuses connections to its /healthz"),
             Some(Probe::NoHttp) => format!("{name} accepts connections to its /healthz and does not speak HTTP"),
             Some(Probe::Status(status)) => format!("{name} answers HTTP {status} on /healthz"),
@@ -127,6 +138,13 @@ impl RunningKubelet {
         let found = |reason, evidence: String| Some(View::found(reason, format!("{what}; {evidence}")));
         if let Some(evidence) = failed.samples.suspended_by() {
             return found(Reason::KubeletHung, evidence);
+        }
+        if let Some(limit) = failed.samples.limited_by() {
+            return if failed.lease.is_old(now) {
+                found(Reason::KubeletHung, format!("{limit}, and it does not renew its Lease"))
+            } else {
+                found(Reason::KubeletStarved, limit.into())
+            };
         }
         if failed.lease.is_renewed(now) {
             let evidence = match &self.last_probe {
@@ -140,11 +158,18 @@ impl RunningKubelet {
             return found(Reason::KubeletStarved, evidence.into());
         }
         if self.has_answered || api_reached.is_some_and(|since| now >= since + API_NEEDED) {
-            if let Some(evidence) = failed.unkillable(now) {
-                return found(Reason::KubeletUnkillable, evidence);
+            if let Some(since) = failed.killed_since {
+                // Whether it ends is known within seconds.
+                let is_long = now >= since + UNKILLABLE_AFTER;
+                let evidence = || "SIGKILL is pending for it, and it does not end".into();
+                return if is_long { found(Reason::KubeletUnkillable, evidence()) } else { None };
             }
-            // That is known within seconds. KubeletHung, with another remedy, would stay on the Node for minutes.
-            if failed.may_be_unkillable(now) || self.may_accept_again(now) {
+            if let Some(wait) = failed.samples.stuck_for(UNKILLABLE_AFTER, now) {
+                let (tid, secs) = (wait.tid, UNKILLABLE_AFTER.as_secs());
+                let evidence = format!("its thread {tid} has waited in the kernel {} for over {secs} s", wait.state());
+                return found(Reason::KubeletHung, evidence);
+            }
+            if failed.samples.stuck_for(Duration::ZERO, now).is_some() || self.may_accept_again(now) {
                 return None;
             }
             if let Some(evidence) = self.hang_evidence(now) {
@@ -186,19 +211,6 @@ impl FailedProbes {
     fn are_excused(&self, now: Uptime) -> bool {
         let lasts_too_long = self.samples.starved_since.is_some_and(|since| now >= since + STARVED_MAX);
         self.samples.is_starved(now) && !(lasts_too_long && self.lease.is_old(now))
-    }
-
-    fn unkillable(&self, now: Uptime) -> Option<String> {
-        if self.killed_since.is_some_and(|since| now >= since + UNKILLABLE_AFTER) {
-            return Some("SIGKILL is pending for it, and it does not end".into());
-        }
-        let tid = self.samples.stuck_for(UNKILLABLE_AFTER, now)?;
-        Some(format!("its thread {tid} has waited in the kernel (state D) for over {} s", UNKILLABLE_AFTER.as_secs()))
-    }
-
-    /// Whether it is in a state which, if it lasts, is that of an unkillable process.
-    fn may_be_unkillable(&self, now: Uptime) -> bool {
-        self.killed_since.is_some() || self.samples.stuck_for(Duration::ZERO, now).is_some()
     }
 
     /// Whether connections wait at its port from one sample to the next, and none is accepted.

@@ -9,7 +9,7 @@ use crate::condition::{Finding, Reason, Uptime, View};
 use crate::host::api::{ApiFacts, Reach};
 use crate::host::healthz::Probe;
 use crate::host::pressure::Pressure;
-use crate::host::process::Sample;
+use crate::host::process::{Holder, Sample};
 use crate::monitor::service::Service;
 use crate::monitor::service::ended::Ended;
 use crate::monitor::service::follow::ServiceEvent;
@@ -26,6 +26,8 @@ pub enum Observation {
     NotProbed(i32),
     /// The last error that this run of the unit logged.
     LastError { invocation: String, line: Option<String> },
+    /// The process of the unit that has kept it from ending since that of this pid ended; none if it has ended too.
+    HeldBy(i32, Option<Holder>),
 }
 
 #[derive(Debug)]
@@ -54,6 +56,11 @@ impl Kubelet {
             Observation::Service(event) => self.service.observe(event, now),
             Observation::Probed(pid, probe, sample) => self.of(pid, |running| running.probed(probe, sample, now)),
             Observation::NotProbed(pid) => self.of(pid, |running| running.is_unprobed = true),
+            Observation::HeldBy(pid, holder) => {
+                if let Some(ended) = self.service.last_end.as_mut().filter(|ended| ended.run.pid == pid) {
+                    ended.held_by = holder;
+                }
+            }
             Observation::LastError { invocation, line } => {
                 if let Some(ended) = self.service.last_end.as_mut().filter(|ended| ended.run.invocation == invocation) {
                     ended.last_error = line;
@@ -79,6 +86,10 @@ impl Kubelet {
         let is_reached = self.api_reached.is_some_and(|since| now >= since + API_NEEDED);
         let ready = api.node.as_ref().and_then(|node| node.condition("Ready"));
         let is_unknown = ready.is_some_and(|ready| ready.status == "Unknown");
+        // While its runtime is down, the kubelet itself reports why, and leaves the loop out.
+        let of_process = api.sync_loop.as_ref().filter(|(id, _)| *id == self.running.id);
+        let is_stalled = of_process.is_some_and(|(_, answers)| answers.is_stalled(now));
+        self.running.is_loop_stalled = is_stalled && ready.is_none_or(|ready| ready.status != "False");
         let is_unheard = is_reached && is_unknown && self.running.answers();
         self.running.cut_off.observe(is_unheard, api.lease.as_ref(), time, now);
     }
@@ -103,6 +114,7 @@ impl Kubelet {
             Judgement::Ended(ended) => self.ended(ended, now),
             Judgement::UnitFailed(why) if self.is_start_limit_hit() => View::found(Reason::KubeletCrashLooping, why),
             Judgement::UnitFailed(why) => View::found(Reason::KubeletCrashed, why),
+            Judgement::LeftStopped(why) => View::found(Reason::KubeletLeftStopped, why),
             Judgement::StoppedWithDependency(why) => View::found(Reason::KubeletStoppedWithDependency, why),
             Judgement::NotFound(why) => View::Unknown(Finding::new(Reason::KubeletNotFound, why)),
             Judgement::Unexplained(why) => View::Unexplained(Finding::new(Reason::KubeletNotFound, why)),

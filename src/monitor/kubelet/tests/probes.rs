@@ -1,7 +1,8 @@
 //! A kubelet that runs and does not answer.
 
 use super::*;
-use crate::host::process::{Listener, ThreadWait};
+use crate::host::api::SyncLoop;
+use crate::host::process::{Listener, ProcessId, ThreadWait, Throttled};
 
 #[test]
 fn failed_probes_alone_are_no_fault() {
@@ -51,9 +52,13 @@ fn connections_that_are_not_accepted_confirm_a_hang_after_ten_seconds_if_the_hos
     after(5, Listener::Waiting(0), idle).reports(Status::Unknown, Reason::KubeletHealthzSilent);
 }
 
+fn wait(switches: u64) -> ThreadWait {
+    ThreadWait { tid: 9, switches, function: "nfs_wait_bit_killable".into() }
+}
+
 #[test]
-fn a_wait_in_the_kernel_of_ten_seconds_takes_a_reboot() {
-    let sample = |switches| Sample { uninterruptible: vec![ThreadWait { tid: 9, switches }], ..Sample::default() };
+fn a_wait_in_the_kernel_of_ten_seconds_is_a_hang_and_a_sigkill_that_changes_nothing_takes_a_reboot() {
+    let sample = |switches| Sample { uninterruptible: vec![wait(switches)], ..Sample::default() };
     let mut stuck = Story::healthy();
     let mut busy = Story::healthy();
     let mut killed = Story::healthy();
@@ -65,7 +70,11 @@ fn a_wait_in_the_kernel_of_ten_seconds_takes_a_reboot() {
             assert_eq!([&stuck, &killed].map(|story| story.kubelet.view(story.now)), [None, None], "it may end");
         }
     }
-    stuck.reports(Status::False, Reason::KubeletUnkillable);
+    let message = stuck.reports(Status::False, Reason::KubeletHung);
+    assert!(
+        message.ends_with("its thread 9 has waited in the kernel (state D, nfs_wait_bit_killable) for over 10 s"),
+        "{message}"
+    );
     killed.reports(Status::False, Reason::KubeletUnkillable);
     // Three samples within the last round had the same wait.
     assert_eq!(busy.kubelet.view(busy.now), None);
@@ -123,13 +132,94 @@ fn a_starved_kubelet_is_a_warning_unless_it_is_stopped() {
     story('T').reports(Status::False, Reason::KubeletHung);
 }
 
+/// As recorded in a guest with `CPUQuota=1%` and an idle host: 496 of 498 periods were throttled.
+#[test]
+fn a_kubelet_that_a_limit_of_its_unit_throttles_is_a_warning_and_with_an_old_lease_a_problem() {
+    let slowed = |throttled: fn(u32) -> Throttled| {
+        let mut story = Story::healthy();
+        for round in 0..3 {
+            story.now += ms(1000);
+            let sample =
+                Sample { state: 'S', throttled: throttled(round), run_delay: ms(990) * round, ..Sample::default() };
+            story.see(Observation::Probed(812, Probe::TimedOut, Some((sample, Pressure::default()))));
+        }
+        story
+    };
+    let quota = slowed(|round| Throttled { cpu: ms(990) * round, memory_events: 7 });
+    let message = quota.reports(Status::True, Reason::KubeletStarved);
+    assert!(message.ends_with("CPUQuota= of its unit throttles it (cpu.stat)"), "{message}");
+    let mut high = slowed(|round| Throttled { cpu: Duration::ZERO, memory_events: 100 * u64::from(round) });
+    high.lease(100);
+    high.lease(110);
+    let message = high.reports(Status::True, Reason::KubeletStarved);
+    assert!(message.ends_with("MemoryHigh= of its unit throttles it (memory.events)"), "{message}");
+    for _ in 0..5 {
+        high.now += Duration::from_secs(10);
+        high.lease(110);
+    }
+    let message = high.reports(Status::False, Reason::KubeletHung);
+    assert!(message.ends_with("and it does not renew its Lease"), "{message}");
+}
+
+/// The port may be another process's, and `healthzPort: 0` leaves nothing but the process.
+#[test]
+fn a_kubelet_that_is_suspended_is_a_hang_whoever_answers_and_if_it_serves_no_healthz() {
+    let stopped = Sample { state: 'T', ..Sample::default() };
+    let mut foreign = Story::healthy();
+    foreign.fail(812, &Probe::Healthy, &stopped);
+    let message = foreign.reports(Status::False, Reason::KubeletHung);
+    let wanted = "another process than kubelet pid 812 answers on its /healthz; it is stopped by a signal (state T)";
+    assert_eq!(message, wanted);
+    foreign.probe(812, Probe::Healthy);
+    foreign.reports(Status::True, Reason::KubeletIsHealthy);
+    let mut unprobed = Story::new(running(812));
+    unprobed.open(812, Duration::ZERO);
+    unprobed.see(Observation::NotProbed(812));
+    unprobed.reports(Status::True, Reason::KubeletIsHealthy);
+    unprobed.fail(812, &Probe::Healthy, &stopped);
+    unprobed.reports(Status::False, Reason::KubeletHung);
+    unprobed.probe(812, Probe::Healthy);
+    unprobed.reports(Status::True, Reason::KubeletIsHealthy);
+}
+
+#[test]
+fn a_kubelet_whose_sync_loop_stands_still_hangs_unless_it_reports_why_itself() {
+    let mut story = Story::healthy();
+    let id = story.kubelet.service.process().unwrap();
+    let mut says = None;
+    for (second, reason) in [
+        (0, Reason::KubeletIsHealthy),
+        (20, Reason::KubeletIsHealthy),
+        (59, Reason::KubeletIsHealthy),
+        (80, Reason::KubeletHung),
+    ] {
+        let answer = SyncLoop::stalled(story.now + Duration::from_secs(second)).after(says.as_ref());
+        story.api.sync_loop = Some((id, answer.clone()));
+        story.ready("True");
+        says = Some(answer);
+        let status = if reason == Reason::KubeletHung { Status::False } else { Status::True };
+        story.reports(status, reason);
+    }
+    story.ready("False"); // such as: container runtime is down
+    story.reports(Status::True, Reason::KubeletIsHealthy);
+    story.ready("Unknown");
+    let message = story.reports(Status::False, Reason::KubeletHung);
+    assert!(message.contains("its sync loop has not run for over 5 minutes"), "{message}");
+    story.api.sync_loop = Some((ProcessId { pid: 812, start_ticks: 99 }, says.clone().unwrap()));
+    story.ready("True");
+    story.reports(Status::True, Reason::KubeletIsHealthy); // another process's answers
+    story.api.sync_loop = Some((id, SyncLoop::Runs.after(says.as_ref())));
+    story.ready("True");
+    story.reports(Status::True, Reason::KubeletIsHealthy);
+}
+
 #[test]
 fn a_kubelet_that_starts_is_given_its_time_and_then_judged_only_with_the_api() {
     let never = UnitState { was_started: false, ..unit("inactive", 0, LastProcess::default(), "success") };
     let mut story = Story::new(never);
     story.happens(changed(running(812)));
     story.open(812, story.now);
-    let stopped = Sample { state: 'S', uninterruptible: vec![ThreadWait { tid: 9, switches: 5 }], ..Sample::default() };
+    let stopped = Sample { state: 'S', uninterruptible: vec![wait(5)], ..Sample::default() };
     story.fail(812, &Probe::Refused, &stopped);
     story.reports(Status::Unknown, Reason::KubeletStarting);
     story.now += GRACE;
@@ -137,5 +227,5 @@ fn a_kubelet_that_starts_is_given_its_time_and_then_judged_only_with_the_api() {
     story.fail(812, &Probe::Refused, &stopped);
     story.reports(Status::Unknown, Reason::KubeletHealthzSilent);
     story.reach(Some(Duration::ZERO));
-    story.reports(Status::False, Reason::KubeletUnkillable);
+    story.reports(Status::False, Reason::KubeletHung);
 }

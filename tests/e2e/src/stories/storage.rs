@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use serde_json::json;
 
 use crate::scene::{Condition, ConditionView, ObservedNode, Scene};
 
@@ -12,6 +13,10 @@ use crate::scene::{Condition, ConditionView, ObservedNode, Scene};
 const ROOT: &str = "/srv/kubelet";
 /// Has the image of its disk, on an ext4 of its own: while that is frozen, the disk completes nothing.
 const IMAGES: &str = "/srv/images";
+/// Has the kubelet's static Pods.
+const MANIFESTS: &str = "/etc/kubernetes/manifests";
+/// The kubelet reports a sync loop that stands still after five minutes.
+const SYNC_LOOP: Duration = Duration::from_mins(9);
 /// A sampled problem is `Unknown` until the Node is two minutes old.
 const LONG: Duration = Duration::from_mins(3);
 
@@ -29,7 +34,7 @@ fn node_with_disk(scene: &Scene) -> Result<Arc<ObservedNode>> {
     );
     let kubelet = format!(
         "[Unit]\nRequires=disk.service\nAfter=disk.service\n\
-         [Service]\nEnvironment=KUBELET_KUBEADM_ARGS=--root-dir={ROOT}\n"
+         [Service]\nEnvironment=\"KUBELET_KUBEADM_ARGS=--root-dir={ROOT} --pod-manifest-path={MANIFESTS}\"\n"
     );
     let sandbox = format!("[Service]\nReadWritePaths=-{ROOT}/.nodevigil\n");
     let from = Instant::now();
@@ -129,7 +134,7 @@ struct Frozen<'a>(&'a ObservedNode, &'static str);
 impl<'a> Frozen<'a> {
     fn freeze(node: &'a ObservedNode, path: &'static str) -> Result<Self> {
         // In case the story is ended meanwhile.
-        node.sh(&format!("systemd-run --quiet sh -c 'sleep 200; fsfreeze -u {path}'"))?;
+        node.sh(&format!("systemd-run --quiet sh -c 'sleep 700; fsfreeze -u {path}'"))?;
         let frozen = Self(node, path);
         node.sh(&format!("sync -f {path}; fsfreeze -f {path}"))?;
         Ok(frozen)
@@ -165,4 +170,19 @@ pub fn a_disk_that_completes_nothing_is_a_problem_and_a_frozen_file_system_is_no
     wait_until_well(&node, thawed)?;
     storage(&node).ensure_only(from, &["True", "Unknown"])?;
     node.kubelet().ensure_only(from, &["True"])
+}
+
+/// The kubelet writes down what it has allocated to a new Pod in its sync loop, and does so for good if the write does not end.
+pub fn a_sync_loop_that_waits_for_a_disk_is_a_hang_although_the_kubelet_answers(scene: &Scene) -> Result<()> {
+    let node = node_with_disk(scene)?;
+    let from = Instant::now();
+    let frozen = Frozen::freeze(&node, ROOT)?;
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", "image": "none.invalid/c"}]}});
+    node.sh(&format!("mkdir -p {MANIFESTS}; echo '{pod}' >{MANIFESTS}/p.json"))?;
+    let shown = node.kubelet().wait_longer_for(from, SYNC_LOOP, "False", "KubeletHung")?;
+    ensure!(shown.message.contains("its sync loop has not run for over 5 minutes"), "{shown:?}");
+    let thawed = Instant::now();
+    drop(frozen);
+    node.kubelet().wait_longer_for(thawed, LONG, "True", "KubeletIsHealthy").map(drop)
 }
