@@ -34,7 +34,7 @@ pub enum Writable {
     ReadOnlyByKernel,
 }
 
-/// The table of mounts as a process sees it. It is in memory, so reading it waits for no disk.
+/// The table of mounts as a process sees it. It is in memory; for a btrfs the kernel walks its tree, and may wait for the disk.
 ///
 /// # Errors
 /// When it cannot be read, with its path.

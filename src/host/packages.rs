@@ -3,9 +3,10 @@
 //! The kernel is asked (`F_GETLK` of fcntl(2)), and the lock is not tried, because for that moment the package manager could not take it.
 //! /proc/locks has the same, but reading it waits for an RCU grace period, ten milliseconds (`locks_start` of fs/locks.c).
 
-use std::fs::File;
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
@@ -20,6 +21,8 @@ const LOCK_FILES: [(&str, &str); 4] = [
     ("rpm", "/usr/lib/sysimage/rpm/.rpm.lock"),
     ("rpm", "/var/lib/rpm/.rpm.lock"),
 ];
+/// Where packages have their units. Replacing one changes the directory.
+const UNIT_DIRECTORIES: [&str; 2] = ["/usr/lib/systemd/system", "/lib/systemd/system"];
 /// Asking takes longer only if a disk or a file server does not answer.
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// Then it is asked again after this time.
@@ -49,6 +52,16 @@ impl PackageLocks {
     }
 }
 
+/// Whether a package manager holds its lock, and whether it may have replaced this program or any packaged unit since then. It waits for
+/// the disk.
+pub fn read(program: &Path, since: SystemTime) -> (bool, bool) {
+    let since = since.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let is_new =
+        |path: &Path| fs::metadata(path).is_ok_and(|meta| u64::try_from(meta.ctime()).is_ok_and(|at| at >= since));
+    let mut paths = UNIT_DIRECTORIES.iter().map(Path::new).chain([program]);
+    (holder(Path::new("/")).is_some(), paths.any(is_new))
+}
+
 /// The files are opened each time: scripts wait with fuser(1) until no process has them open.
 fn holder(root: &Path) -> Option<&'static str> {
     let is_locked = |path: &str| {
@@ -68,9 +81,18 @@ fn whole_file(kind: i32) -> libc::flock {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::{self, OpenOptions};
+    use std::fs::OpenOptions;
 
     use super::*;
+
+    #[test]
+    fn a_program_that_was_written_since_then_may_have_been_replaced() {
+        let program = tempfile::NamedTempFile::new().unwrap();
+        let after =
+            |secs| UNIX_EPOCH + Duration::from_secs(program.as_file().metadata().unwrap().ctime() as u64 + secs);
+        assert!(read(program.path(), after(0)).1);
+        assert!(!read(program.path(), after(1000)).1);
+    }
 
     #[test]
     fn only_a_lock_for_writing_that_is_held_counts() {

@@ -23,7 +23,7 @@ use crate::host::cri::{Probe, Prober};
 use crate::host::endpoint::Endpoint;
 use crate::host::kubelet::KubeletFacts;
 use crate::host::pressure::{self, Pressure};
-use crate::host::process::{Process, ProcessId, Sample, sample};
+use crate::host::process::{ProcessId, Sample, cgroup, sample};
 use crate::settings::RuntimeSettings;
 
 /// Finding its socket takes longer only if a disk does not answer.
@@ -96,6 +96,7 @@ pub async fn run(mut inputs: Inputs) {
         if let Some(event) = follower.open(runtime.service.process_to_open(), now) {
             runtime.service_event(event, now);
         }
+        follower.read_upgrade(&runtime.service, now);
         let is_taken = reporter.report(runtime.view(now), now).await;
         let is_hung = reporter.has_reported(&[Reason::ContainerRuntimeHung]);
         set_hung(&inputs.hung, "container runtime", runtime.process().filter(|_| is_hung), now);
@@ -127,10 +128,12 @@ async fn probe(
     let mut prober = kept.unwrap_or_else(|| Prober::new(socket.clone()));
     let probe = prober.probe().await;
     let listener = prober.listener.filter(|_| probe != Probe::NoListener);
-    let listener = listener.and_then(|pid| Process::open(pid).ok()).map(|process| {
-        let (_, cgroup) = process.name_and_cgroup();
-        Listener { id: process.id, unit: cgroup.and_then(|cgroup| cgroup.service().map(str::to_owned)) }
-    });
+    let find_unit = move || {
+        let id = ProcessId::of(listener?)?;
+        Some(Listener { id, unit: cgroup(id.pid).and_then(|cgroup| cgroup.service().map(str::to_owned)) })
+    };
+    let listener =
+        blocking::run("finding the container runtime's unit", SAMPLE_TIMEOUT, find_unit).await.ok().flatten();
     let process = listener.as_ref().map(|listener| listener.id).filter(|id| id.pid != 1).or(main_process);
     let sample = match process {
         Some(id) if matches!(probe, Probe::TimedOut | Probe::Unlisted { .. }) => {

@@ -25,6 +25,8 @@ const KUBELET_CATCHES_UP: Duration = Duration::from_mins(1);
 
 /// A thread that has been in one uninterruptible wait for so long is stuck.
 const STUCK_FOR: Duration = Duration::from_secs(10);
+/// The same while the host, or one limited cgroup, waits for memory or processors: no read of a page takes so long.
+const STUCK_ON_BUSY_HOST_FOR: Duration = Duration::from_mins(5);
 
 /// The process that listens at the socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -215,7 +217,7 @@ impl Runtime {
             Judgement::Ended(ended) => View::found(Reason::ContainerRuntimeDown, self.has_ended(ended)),
             // Which socket is the kubelet's is a guess, and nothing has answered there.
             Judgement::UnitFailed(why) if !is_known && is_guess => View::Unexplained(finding(why)),
-            Judgement::UnitFailed(why) => View::found(Reason::ContainerRuntimeDown, why),
+            Judgement::UnitFailed(why) | Judgement::LeftStopped(why) => View::found(Reason::ContainerRuntimeDown, why),
             Judgement::Starting(why) | Judgement::NotFound(why) | Judgement::StoppedWithDependency(why) => {
                 View::Unknown(finding(why))
             }
@@ -239,14 +241,12 @@ impl Runtime {
             return None;
         }
         let name = format!("{name} at {}{}", self.socket(), self.pid());
-        Some(match &self.kubelet_agrees {
-            _ if self.failed.samples.is_starved(now) => {
-                unconfirmed(format!("{name} {why}, but the host is too busy to run it"))
-            }
-            None => {
+        Some(match (self.failed.samples.busy(now), &self.kubelet_agrees) {
+            (Some(busy), _) => unconfirmed(format!("{name} {why}, but {busy}")),
+            (None, None) => {
                 unconfirmed(format!("{name} answers Status, but {why}; the kubelet does not report this on the Node"))
             }
-            Some((kubelet, _)) => {
+            (None, Some((kubelet, _))) => {
                 let again = format!("{why}, three times in a row; the kubelet reports on the Node: {kubelet}");
                 // Its process works, and starts anew without a reboot.
                 View::found(Reason::ContainerRuntimeNotReady, format!("{name} answers Status, but {again}"))
@@ -322,12 +322,14 @@ impl Runtime {
                 let hung = |why: String| {
                     Some(View::found(Reason::ContainerRuntimeHung, format!("{name} does not answer, and {why}")))
                 };
+                let busy = samples.busy(now);
+                let stuck_for = if busy.is_some() { STUCK_ON_BUSY_HOST_FOR } else { STUCK_FOR };
                 if let Some(why) = samples.suspended_by() {
                     hung(why)
-                } else if samples.is_starved(now) {
-                    unconfirmed(format!("{name} does not answer, but the host is too busy to run it"))
-                } else if let Some(tid) = samples.stuck_for(STUCK_FOR, now) {
-                    hung(format!("its thread {tid} waits in the kernel (state D)"))
+                } else if let Some(wait) = samples.stuck_for(stuck_for, now) {
+                    hung(format!("its thread {} waits in the kernel {}", wait.tid, wait.state()))
+                } else if let Some(busy) = busy {
+                    unconfirmed(format!("{name} does not answer, but {busy}"))
                 } else {
                     unconfirmed(format!("{name} does not answer, and its process is neither stopped nor in state D"))
                 }

@@ -1,11 +1,13 @@
 //! How the process of a service ended, and how often that has happened.
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use super::upgrade::Upgrade;
 use crate::condition::Uptime;
 use crate::host::oom::{Memory, OomKill};
-use crate::host::process::Cgroup;
+use crate::host::process::{Cgroup, Holder};
 use crate::host::systemd::{LastProcess, UnitState};
 
 /// How long systemd's account of an end and the kind of a job are waited for. They usually come within three milliseconds; on a busy
@@ -79,9 +81,11 @@ pub struct Systemd<'a> {
 #[derive(Debug, Clone, Default)]
 pub struct Run {
     pub pid: i32,
-    /// Its name as the kernel has it, at most 15 bytes, and its cgroup; empty and none if it was never opened.
+    /// Its name as the kernel has it, at most 15 bytes, and its cgroup once that has been read; empty and none if it was never opened.
     pub name: String,
     pub cgroup: Option<Cgroup>,
+    /// Its program, like the cgroup.
+    pub program: Option<PathBuf>,
     /// The unit's `InvocationID`; empty if it is not known.
     pub invocation: String,
     /// systemd's count of automatic restarts when it was opened.
@@ -111,6 +115,10 @@ pub struct Ended {
     pub follows: Follows,
     /// Since when the unit has been inactive, although systemd would have followed.
     pub inactive_since: Option<Uptime>,
+    /// What keeps systemd from starting it again: another process of the unit.
+    pub held_by: Option<Holder>,
+    /// Whether a package manager has stopped it.
+    pub upgrade: Upgrade,
     /// The service whose end brought the stop job.
     pub dependency: Option<StoppedWith>,
 }
@@ -228,17 +236,20 @@ impl Ended {
 
     /// By which exit code or signal it ended: a sentence without its subject.
     pub fn how(&self) -> String {
-        if let Some(Account { result, watchdog, .. }) = &self.account
-            && result == "watchdog"
-        {
-            return format!("was ended by systemd's watchdog: no sign of life for {} s", watchdog.as_secs());
-        }
-        match self.account.as_ref().map(|account| account.how) {
+        let how = match &self.account {
             None => "has ended".to_owned(),
-            Some(LastProcess { code: CLD_EXITED, status, .. }) => format!("exited with code {status}"),
-            Some(LastProcess { code: CLD_DUMPED, status, .. }) => format!("dumped core on {}", signal_name(status)),
-            Some(LastProcess { status, .. }) => format!("was killed by {}", signal_name(status)),
-        }
+            Some(Account { result, watchdog, .. }) if result == "watchdog" => {
+                format!("was ended by systemd's watchdog: no sign of life for {} s", watchdog.as_secs())
+            }
+            Some(Account { how: LastProcess { code, status, .. }, .. }) => match *code {
+                CLD_EXITED => format!("exited with code {status}"),
+                CLD_DUMPED => format!("dumped core on {}", signal_name(*status)),
+                _ => format!("was killed by {}", signal_name(*status)),
+            },
+        };
+        let Some(Holder { pid, name, wait }) = &self.held_by else { return how };
+        let state = wait.as_ref().map_or_else(String::new, |wait| format!(" waits in the kernel {} and", wait.state()));
+        format!("{how}; systemd cannot start it again, because pid {pid} ({name}) of its unit{state} does not end")
     }
 }
 
@@ -287,6 +298,7 @@ impl Ends {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::process::ThreadWait;
 
     fn secs(secs: u64) -> Duration {
         Duration::from_secs(secs)
@@ -325,6 +337,11 @@ mod tests {
         let last = LastProcess { pid: 812, code: 1, status: 2 }; // Go prints its stacks on SIGABRT and exits
         ended.account = Some(Account { how: last, result: "watchdog".into(), watchdog: secs(60) });
         assert_eq!(ended.how(), "was ended by systemd's watchdog: no sign of life for 60 s");
+        let wait = ThreadWait { tid: 990, switches: 0, function: "rpc_wait_bit_killable".into() };
+        ended.held_by = Some(Holder { pid: 990, name: "mount.nfs".into(), wait: Some(wait) });
+        let held = "; systemd cannot start it again, because pid 990 (mount.nfs) of its unit waits in the kernel (state D, \
+                    rpc_wait_bit_killable) and does not end";
+        assert!(ended.how().ends_with(held), "{}", ended.how());
     }
 
     #[test]

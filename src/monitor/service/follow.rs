@@ -1,20 +1,27 @@
 //! Follows the main process of a service, for the loop of a monitor.
 
 use std::io;
-use std::time::Duration;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::{broadcast, mpsc};
 use tokio::task::JoinSet;
 
+use super::Service;
 use super::ended::Run;
 use crate::condition::Uptime;
 use crate::host::oom::OomKill;
-use crate::host::process::{Process, ProcessId};
+use crate::host::process::{Cgroup, Process, ProcessId, cgroup, program};
 use crate::host::systemd::{self, BusEvent};
+use crate::host::{blocking, packages};
 use crate::monitor::Inputs;
 
 /// A process that cannot be opened is tried again after this time.
 const OPEN_AGAIN_AFTER: Duration = Duration::from_secs(2);
+/// Longer it takes only if a disk does not answer.
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
+/// A package manager may have replaced a service for so long before it stops it.
+const UPGRADES_TAKE: Duration = Duration::from_mins(10);
 
 #[derive(Debug)]
 pub enum ServiceEvent {
@@ -23,6 +30,14 @@ pub enum ServiceEvent {
     Opened(ProcessId, Run, Uptime),
     /// The unit's main process cannot be watched, and why.
     Unwatchable(String),
+    /// In which cgroup the process of this pid is, and which program it runs.
+    Placed(i32, Option<Cgroup>, Option<PathBuf>),
+    /// After the process of this pid was stopped: whether a package manager holds its lock, and whether the service may have been replaced.
+    Upgrade {
+        pid: i32,
+        is_locked: bool,
+        is_replaced: bool,
+    },
     /// The process of this pid, the unit's main process, has ended.
     Exited(i32),
     /// The kernel has OOM-killed a process, which may be another one.
@@ -36,6 +51,9 @@ pub struct Follower {
     /// The reader of the bus, aborted when the follower is dropped.
     _reader: JoinSet<()>,
     kills: broadcast::Receiver<OomKill>,
+    /// What is read outside the loop, and what it is about.
+    placing: JoinSet<Option<ServiceEvent>>,
+    upgrade: JoinSet<Option<ServiceEvent>>,
     process: Option<Process>,
     /// A main process that could not be opened, and when to try again.
     unopened: Option<(i32, Uptime)>,
@@ -49,7 +67,9 @@ impl Follower {
         if !units.is_empty() {
             reader.spawn(systemd::watch(units, events, inputs.troubles.clone()));
         }
-        Self { bus, _reader: reader, kills: inputs.kernel_log.kills(), process: None, unopened: None }
+        let kills = inputs.kernel_log.kills();
+        let (placing, upgrade) = (JoinSet::new(), JoinSet::new());
+        Self { bus, _reader: reader, kills, placing, upgrade, process: None, unopened: None }
     }
 
     pub async fn next(&mut self) -> ServiceEvent {
@@ -64,8 +84,24 @@ impl Follower {
             biased;
             Some(event) = self.bus.recv() => ServiceEvent::Bus(event),
             Ok(kill) = self.kills.recv() => ServiceEvent::OomKill(kill),
+            Some(Ok(Some(placed))) = self.placing.join_next() => placed,
+            Some(Ok(Some(upgrade))) = self.upgrade.join_next() => upgrade,
             () = ended => ServiceEvent::Exited(self.process.take().map_or(0, |process| process.id.pid)),
         }
+    }
+
+    /// Reads whether a package manager has stopped the service, if that is to be known.
+    pub fn read_upgrade(&mut self, service: &Service, now: Uptime) {
+        let Some((run, ago)) = service.wants_upgrade(now).filter(|_| self.upgrade.is_empty()) else { return };
+        let (pid, program, since) =
+            (run.pid, run.program.clone().unwrap_or_default(), SystemTime::now() - ago - UPGRADES_TAKE);
+        self.upgrade.spawn(async move {
+            let read = move || {
+                let (is_locked, is_replaced) = packages::read(&program, since);
+                ServiceEvent::Upgrade { pid, is_locked, is_replaced }
+            };
+            blocking::run("asking for a package manager's lock", READ_TIMEOUT, read).await.ok()
+        });
     }
 
     /// When to try again to open the main process of this pid.
@@ -79,10 +115,13 @@ impl Follower {
         let pid = pid.filter(|_| again_at.is_none_or(|at| now >= at))?;
         match Process::open(pid) {
             Ok(process) => {
-                let (name, cgroup) = process.name_and_cgroup();
-                let (id, started) = (process.id, process.id.started());
+                let (id, started, name) = (process.id, process.id.started(), process.name.clone());
                 (self.process, self.unopened) = (Some(process), None);
-                Some(ServiceEvent::Opened(id, Run { pid, name, cgroup, ..Run::default() }, started))
+                self.placing.spawn(async move {
+                    let read = move || ServiceEvent::Placed(pid, cgroup(pid), program(pid));
+                    blocking::run("reading a service's cgroup", READ_TIMEOUT, read).await.ok()
+                });
+                Some(ServiceEvent::Opened(id, Run { pid, name, ..Run::default() }, started))
             }
             Err(error) => {
                 self.unopened = Some((pid, now + OPEN_AGAIN_AFTER));

@@ -21,6 +21,8 @@ pub enum Judgement<'a> {
     Ended(&'a Ended),
     /// The unit has failed, and no end of a process was seen, as in its `ExecStartPre=`.
     UnitFailed(String),
+    /// An upgrade of packages has stopped it and not started it again, although systemd starts it at boot.
+    LeftStopped(String),
     /// systemd stopped it because another unit failed, which has been back or failed for good for two minutes. systemd starts such a
     /// unit neither then nor by its `Restart=`.
     StoppedWithDependency(String),
@@ -68,6 +70,12 @@ impl Service {
             Cause::Unconfirmed => Judgement::Undecided,
             Cause::Stopped => match &ended.dependency {
                 Some(dependency) => self.stopped_with(dependency, now),
+                None if self.unit.file_state.starts_with("enabled") && ended.upgrade.has_left_it_stopped(now) => {
+                    let name = &self.name;
+                    Judgement::LeftStopped(format!(
+                        "{name} was stopped by a package upgrade and not started again for 10 minutes: systemctl start {name}"
+                    ))
+                }
                 None => self.stopped(),
             },
             Cause::Itself => Judgement::Ended(ended),

@@ -9,6 +9,7 @@ pub mod judgement;
 pub mod samples;
 #[cfg(test)]
 pub mod tests;
+mod upgrade;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -20,11 +21,13 @@ use self::follow::ServiceEvent;
 use self::jobs::Jobs;
 use crate::condition::Uptime;
 use crate::host::oom::OomKill;
-use crate::host::process::ProcessId;
+use crate::host::process::{Cgroup, ProcessId};
 use crate::host::systemd::{BusEvent, Dependency, JobKind, UnitState};
 
 /// A unit that stays inactive for this long instead of being restarted was stopped.
 const INACTIVE_WAIT: Duration = Duration::from_secs(1);
+/// A unit whose process has ended and that does not end for so long is held by another process.
+pub const HELD_AFTER: Duration = Duration::from_secs(5);
 /// What `JobRemoved` reports of a job that could not start the unit.
 const FAILED_STARTS: [&str; 4] = ["failed", "dependency", "timeout", "assert"];
 /// An OOM kill is about an end that is no farther away than this.
@@ -97,6 +100,20 @@ impl Service {
         self.jobs.has(&[JobKind::Stop]) && self.jobs.stopped_with.is_none() && self.running.is_some()
     }
 
+    /// The cgroup of a process that has ended while its unit does not end, and systemd therefore does not start it again.
+    pub fn held_cgroup(&self, now: Uptime) -> Option<&Cgroup> {
+        let ended = self.last_end.as_ref().filter(|ended| now >= ended.at + HELD_AFTER)?;
+        let is_held = self.running.is_none() && self.unit.active_state == "deactivating";
+        ended.run.cgroup.as_ref().filter(|_| is_held)
+    }
+
+    /// The run that was stopped, and how long ago, if it is to be read whether a package manager is at work.
+    pub fn wants_upgrade(&self, now: Uptime) -> Option<(&Run, Duration)> {
+        let ended = self.last_end.as_ref().filter(|_| self.running.is_none())?;
+        let is_wanted = ended.cause == Cause::Stopped && ended.dependency.is_none() && ended.upgrade.is_wanted(now);
+        is_wanted.then(|| (&ended.run, now.saturating_sub(ended.at)))
+    }
+
     /// When something changes by the passing of time alone, at the soonest.
     pub fn deadline(&self, now: Uptime) -> Option<Uptime> {
         let at = match (&self.running, &self.last_end) {
@@ -109,7 +126,7 @@ impl Service {
                 }
                 Ended { cause: Cause::Restarted | Cause::RestartedCleanly, at, .. } => *at + self.start_grace,
                 Ended { dependency: Some(dependency), .. } => dependency.settled_since? + DEPENDENCY_WAIT,
-                _ => return None,
+                Ended { at, .. } => *at + HELD_AFTER,
             },
         };
         (at > now).then_some(at)
@@ -128,6 +145,18 @@ impl Service {
             ServiceEvent::Opened(id, run, started) => self.opened(id, run, started, now),
             ServiceEvent::Unwatchable(error) => self.unwatchable = Some(error),
             ServiceEvent::Exited(pid) => self.exited(pid, now),
+            ServiceEvent::Placed(pid, cgroup, program) => {
+                let ended = self.last_end.as_mut().map(|ended| &mut ended.run);
+                let runs = self.running.as_mut().map(|running| &mut running.run).into_iter().chain(ended);
+                for run in runs.filter(|run| run.pid == pid) {
+                    (run.cgroup, run.program) = (cgroup.clone(), program.clone());
+                }
+            }
+            ServiceEvent::Upgrade { pid, is_locked, is_replaced } => {
+                if let Some(ended) = self.last_end.as_mut().filter(|ended| ended.run.pid == pid) {
+                    ended.upgrade.read(is_locked, is_replaced, now);
+                }
+            }
             ServiceEvent::OomKill(kill) => {
                 self.oom_kills.push_back((kill, now));
                 if self.oom_kills.len() > MAX_OOM_KILLS {

@@ -140,6 +140,7 @@ impl Story {
             Judgement::Starting(_) => "starting".to_owned(),
             Judgement::Ended(ended) => ended.oom_killed(&self.service.name).unwrap_or_else(|| ended.how()),
             Judgement::UnitFailed(_) => "unit failed".to_owned(),
+            Judgement::LeftStopped(_) => "left stopped".to_owned(),
             Judgement::StoppedWithDependency(_) => "stopped with a dependency".to_owned(),
             Judgement::Unexplained(_) => "unexplained".to_owned(),
             Judgement::NotFound(why) => why,
@@ -541,6 +542,46 @@ fn an_oom_kill_is_attributed_before_and_after_the_end_and_not_long_before() {
     late.see(ServiceEvent::Exited(812));
     late.wait(ms(1000));
     late.is("has ended");
+}
+
+/// <https://github.com/m-lab/k8s-support/issues/520>: an upgrade stopped the runtime, and its scripts did not start it again.
+#[test]
+fn a_service_that_an_upgrade_replaces_and_leaves_stopped_is_a_problem_after_ten_minutes() {
+    let stopped = |file_state: &str| {
+        let mut story = Story::healthy();
+        story.all(job(JobKind::Stop));
+        story.see(ServiceEvent::Exited(812));
+        let last = LastProcess { pid: 812, code: 2, status: 15 };
+        let inactive = unit("inactive", 0, last, "success");
+        story.see(changed(UnitState { file_state: file_state.into(), ..inactive }));
+        story.see(job_removed("done"));
+        story
+    };
+    let read = |story: &mut Story, is_locked, is_replaced| {
+        assert_eq!(story.service.wants_upgrade(story.now).map(|(run, _)| run.pid), Some(812));
+        story.see(ServiceEvent::Upgrade { pid: 812, is_locked, is_replaced });
+        story.wait(Duration::from_secs(30));
+    };
+    let upgraded = |file_state, is_replaced| {
+        let mut story = stopped(file_state);
+        read(&mut story, true, false);
+        read(&mut story, true, is_replaced);
+        (0..20).for_each(|_| read(&mut story, false, is_replaced));
+        story
+    };
+    let mut early = stopped("enabled");
+    read(&mut early, true, true);
+    (0..19).for_each(|_| read(&mut early, false, true));
+    early.is("stopped");
+    upgraded("enabled", true).is("left stopped");
+    upgraded("disabled", true).is("stopped");
+    upgraded("enabled", false).is("stopped"); // by a person, at the time of an upgrade of something else
+    let mut person = stopped("enabled");
+    read(&mut person, false, false);
+    assert!(person.service.wants_upgrade(person.now).is_none(), "no package manager was at work");
+    let mut again = upgraded("enabled", true);
+    read(&mut again, true, true);
+    again.is("stopped"); // the next upgrade may start it
 }
 
 #[test]

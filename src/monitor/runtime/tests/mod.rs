@@ -252,7 +252,10 @@ fn a_restart_into_a_failure_is_down() {
 #[test]
 fn a_runtime_that_does_not_answer_is_hung_only_if_its_process_confirms_it() {
     let state = |state: char| Sample { state, ..Sample::default() };
-    let stuck = |switches| Sample { uninterruptible: vec![ThreadWait { tid: 9, switches }], ..state('S') };
+    let stuck = |switches| Sample {
+        uninterruptible: vec![ThreadWait { tid: 9, switches, ..ThreadWait::default() }],
+        ..state('S')
+    };
     let frozen = Sample { frozen_by: Some("/system.slice/containerd.service".into()), ..state('S') };
     for (sample, evidence) in [
         (state('T'), "it is stopped by a signal (state T)"),
@@ -290,6 +293,12 @@ fn a_runtime_that_does_not_answer_is_hung_only_if_its_process_confirms_it() {
     starved.fail(&Probe::TimedOut, &stuck(5), memory);
     let message = starved.reports(Status::Unknown, Reason::ContainerRuntimeUnconfirmed);
     assert!(message.contains("too busy"), "{message}");
+    // The memory pressure of one limited Pod lasts for hours.
+    for _ in 0..11 {
+        starved.now += secs(30);
+        starved.probe_with(Probe::TimedOut, Some((stuck(5), memory)));
+    }
+    starved.reports(Status::False, Reason::ContainerRuntimeHung);
 }
 
 #[test]

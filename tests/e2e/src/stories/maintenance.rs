@@ -1,6 +1,6 @@
 //! Somebody works on the node, which a taint on the Node or the lock of a package manager shows.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
@@ -62,4 +62,20 @@ pub fn a_crash_during_a_package_upgrade_is_reported_after_it(scene: &Scene) -> R
     ensure!(crashed.message.contains("SIGKILL"), "{crashed:?}");
     node.start_kubelet()?;
     node.kubelet().ensure_only(before.at, &["True", "False"])
+}
+
+/// The scripts of the package stop the kubelet and fail before they start the new one.
+pub fn a_kubelet_that_an_upgrade_leaves_stopped_is_a_problem(scene: &Scene) -> Result<()> {
+    const LOCK: &str = "/var/lib/dpkg/lock-frontend";
+    const LEFT: Duration = Duration::from_mins(13);
+    let node = scene.healthy_with(|node| node.file(LOCK, ""))?;
+    node.sh("systemctl enable kubelet")?;
+    hold_lock(&node, LOCK)?;
+    node.sh("systemctl stop kubelet; touch /usr/lib/systemd/system")?;
+    let from = Instant::now();
+    node.kubelet().wait_for(from, "Unknown", "KubeletStoppedByOperator")?;
+    node.sh("systemctl stop upgrade")?;
+    let shown = node.kubelet().wait_longer_for(from, LEFT, "False", "KubeletLeftStopped")?;
+    ensure!(shown.at.duration_since(from) > Duration::from_mins(10), "{shown:?}");
+    node.start_kubelet().map(drop)
 }
