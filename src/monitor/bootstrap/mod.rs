@@ -8,7 +8,7 @@ pub mod stage;
 #[cfg(test)]
 mod tests;
 
-use std::mem::discriminant;
+use std::mem::{Discriminant, discriminant};
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
@@ -24,7 +24,8 @@ use crate::host::clock::{Now, uptime};
 
 /// How often the host is read while the bootstrap is expected to go on.
 const READ_EVERY: Duration = Duration::from_secs(10);
-/// The same after that, unless the Node changes: this may be no node of a cluster.
+/// The same after that, unless the Node changes, as this may be no node of a cluster; and once only the Node is waited for, which the
+/// publisher watches. A reading runs two programs.
 const READ_EVERY_LATER: Duration = Duration::from_mins(5);
 /// The publisher finds the Node within this time, if there is one and the API server answers.
 const NODE_KNOWN_WITHIN: Duration = Duration::from_secs(30);
@@ -48,36 +49,57 @@ enum Followed {
     Old { uid: String },
 }
 
+/// The host as it was last read.
+struct Reading {
+    host: HostFacts,
+    at: Uptime,
+    /// The state of the API server at that time.
+    api: (Discriminant<Reach>, Option<NodeFacts>),
+    /// The stage that the node waits for.
+    stage: Option<Stage>,
+}
+
 /// Follows the bootstrap until the channel of reports is closed.
 pub async fn run(mut inputs: Inputs) {
     let limit = inputs.settings.bootstrap.deadline_secs.duration();
     let mut reporter = Reporter::new(ConditionType::NodeBootstrapped, inputs.reports.clone());
     let mut followed = Followed::Unseen { until: uptime() + NODE_KNOWN_WITHIN };
-    // When the host was last read, the state of the API server at that time, and the view.
-    let mut last = None::<(Uptime, _, View)>;
+    let mut last = None::<Reading>;
     loop {
         let api = inputs.api.borrow_and_update().clone();
         followed.observe(&api, limit, Now::read(api.server_time));
-        let read_every = followed.read_every(limit, uptime());
-        let api_state = (discriminant(&api.reach), api.node.clone());
-        let view = match (followed.settled(), &last) {
-            (Some(view), _) => view,
-            (None, Some((at, before, view))) if uptime() < *at + read_every && *before == api_state => view.clone(),
-            _ => {
-                let host = HostFacts::read(&inputs.settings).await;
-                let facts = Facts { host, node: answer(&api), now: Now::read(api.server_time) };
-                let view = followed.view(&facts, &assess(&facts));
-                last = Some((facts.now.uptime, api_state, view.clone()));
-                view
-            }
+        let mut next_reading = Uptime::MAX;
+        let view = if let Some(view) = followed.settled() {
+            view
+        } else {
+            let state = (discriminant(&api.reach), api.node.clone());
+            let kept = last.take().filter(|last| {
+                let is_new = last.api != state && !is_of_node(last.stage);
+                !is_new && uptime() < followed.read_again_at(last.at, last.stage, limit)
+            });
+            let (host, at) = match kept {
+                Some(kept) => (kept.host, kept.at),
+                None => (HostFacts::read(&inputs.settings).await, uptime()),
+            };
+            let facts = Facts { host, node: answer(&api), now: Now::read(api.server_time) };
+            let assessment = assess(&facts);
+            let stage = assessment.current().map(|report| report.stage);
+            next_reading = followed.read_again_at(at, stage, limit);
+            last = Some(Reading { host: facts.host.clone(), at, api: state, stage });
+            followed.view(&facts, &assessment)
         };
         if !reporter.report(view, uptime()).await {
             return;
         }
         sleep(PAUSE).await;
-        let report_in = reporter.due_at(uptime()).saturating_sub(uptime());
-        timeout(read_every.min(report_in), inputs.api.changed()).await.ok();
+        let wake = next_reading.min(reporter.due_at(uptime()));
+        timeout(wake.saturating_sub(uptime()), inputs.api.changed()).await.ok();
     }
+}
+
+/// Whether a stage is judged by the Node alone, once it is registered.
+fn is_of_node(stage: Option<Stage>) -> bool {
+    stage.is_some_and(|stage| stage > Stage::Registered)
 }
 
 fn answer(api: &ApiFacts) -> NodeAnswer {
@@ -135,15 +157,17 @@ impl Followed {
         }
     }
 
-    /// How often to read the host. `limit`: the time that a bootstrap may take.
-    fn read_every(&self, limit: Duration, now: Uptime) -> Duration {
+    /// When to read the host again. `stage`: what the node waits for; `limit`: the time that a bootstrap may take.
+    fn read_again_at(&self, read_at: Uptime, stage: Option<Stage>, limit: Duration) -> Uptime {
         let expected_until = match self {
             Self::Unseen { until } => limit.max(*until),
             Self::Young { deadline, .. } => *deadline,
             Self::Gone | Self::Bootstrapped { .. } | Self::Old { .. } => limit,
         };
-        // And once more after that, when the Node may be found stuck.
-        if now < expected_until + 2 * READ_EVERY { READ_EVERY } else { READ_EVERY_LATER }
+        let is_rare = is_of_node(stage) || read_at >= expected_until;
+        let next = read_at + if is_rare { READ_EVERY_LATER } else { READ_EVERY };
+        // Then the Node may be found stuck, which needs the host as it is.
+        if read_at < expected_until { next.min(expected_until) } else { next }
     }
 
     /// What to report, if that does not depend on the host.

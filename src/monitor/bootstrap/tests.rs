@@ -443,15 +443,19 @@ fn what_the_node_shows_is_kept_until_the_node_is_seen() {
 }
 
 #[test]
-fn a_host_whose_bootstrap_is_overdue_is_read_every_five_minutes() {
-    let young = Followed::Young { uid: "u1".into(), deadline: secs(620), read_at: secs(610) };
+fn a_host_is_read_every_ten_seconds_until_its_deadline_and_rarely_once_only_the_node_is_waited_for() {
+    let young = || Followed::Young { uid: "u1".into(), deadline: secs(620), read_at: secs(610) };
     for (followed, until) in [
-        (Followed::Unseen { until: secs(30) }, 620),
-        (Followed::Unseen { until: secs(90_030) }, 90_050),
-        (young, 640),
-        (Followed::Gone, 620),
+        (Followed::Unseen { until: secs(30) }, 600),
+        (Followed::Unseen { until: secs(90_030) }, 90_030),
+        (young(), 620),
+        (Followed::Gone, 600),
     ] {
-        let every = |now| followed.read_every(secs(600), secs(now)).as_secs();
-        assert_eq!((every(until - 1), every(until)), (10, 300), "{followed:?}");
+        let after = |at, stage| followed.read_again_at(secs(at), stage, secs(600)).as_secs() - at;
+        let kubelet = Some(Stage::Kubelet);
+        assert_eq!([after(0, kubelet), after(until - 4, kubelet), after(until, kubelet)], [10, 4, 300], "{followed:?}");
+        let controller = Some(Stage::CloudController);
+        let of_node = [after(0, controller), after(until - 4, controller), after(until, controller)];
+        assert_eq!(of_node, [300, 4, 300], "{followed:?}");
     }
 }
