@@ -33,14 +33,16 @@ use super::trouble::{Trouble, Troubles};
 
 const ALREADY_SUBSCRIBED: &str = "org.freedesktop.systemd1.AlreadySubscribed";
 const JOB: &str = "org.freedesktop.systemd1.Job";
+/// When the unit last changed its state, in microseconds since boot.
+const CHANGED_AT: &str = "StateChangeTimestampMonotonic";
 /// A call's deadline: a PID 1 that hangs answers nothing.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The deadline of all that is asked when a connection is opened.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(15);
 /// Messages that wait in zbus until they are handled.
 const MAX_QUEUED: NonZeroUsize = NonZeroUsize::new(64).expect("it is not 0");
-/// The unit is also read this often, in case a signal was lost. All its properties cost a few milliseconds of CPU time.
-const READ_EVERY: Duration = Duration::from_mins(1);
+/// Whether the unit has changed is also asked this often, in case a signal was lost.
+const ASK_EVERY: Duration = Duration::from_mins(1);
 /// Wait before the bus is tried again: doubled from the first to the last.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
@@ -145,6 +147,8 @@ struct Session {
     unit: String,
     path: OwnedObjectPath,
     state: UnitState,
+    /// [`CHANGED_AT`] of that state.
+    changed_at: u64,
     /// The names of the services that the unit depends on.
     dependencies: Vec<String>,
     events: mpsc::Sender<BusEvent>,
@@ -180,6 +184,7 @@ impl Session {
             unit,
             path,
             state: UnitState::default(),
+            changed_at: 0,
             dependencies: Vec::new(),
             events,
             job_reads: JoinSet::new(),
@@ -193,7 +198,7 @@ impl Session {
     /// # Errors
     /// When the connection ends.
     async fn run(&mut self, mut signals: MessageStream) -> zbus::Result<()> {
-        let mut ticks = interval(READ_EVERY);
+        let mut ticks = interval(ASK_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ticks.reset();
         loop {
@@ -208,7 +213,11 @@ impl Session {
                     }
                 }
                 _ = ticks.tick() => {
-                    self.read().await?;
+                    // All properties would cost a few milliseconds of CPU time.
+                    let changed_at = self.systemd.property(&self.path, UNIT, CHANGED_AT).await?;
+                    if read::<u64>(&changed_at) != self.changed_at {
+                        self.read().await?;
+                    }
                     if self.has_better_unit().await {
                         return Ok(());
                     }
@@ -236,7 +245,7 @@ impl Session {
         match signal {
             Signal::Changed { path, properties } if path == self.path => {
                 let before = self.state.clone();
-                merge(&mut self.state, &properties);
+                self.merge(&properties);
                 // Each transition is signalled two to six times.
                 if self.state == before { Ok(()) } else { self.send(BusEvent::Changed(self.state.clone())).await }
             }
@@ -267,7 +276,7 @@ impl Session {
     async fn read(&mut self) -> zbus::Result<()> {
         self.send(BusEvent::Reading).await?;
         let properties = self.systemd.service(&self.path).await?;
-        merge(&mut self.state, &properties);
+        self.merge(&properties);
         self.dependencies = dependencies(&properties);
         let job = properties.get("Job").and_then(job_id);
         let dependencies = self.systemd.dependencies(&self.dependencies).await;
@@ -280,6 +289,11 @@ impl Session {
             self.send(read).await?;
         }
         Ok(())
+    }
+
+    fn merge(&mut self, properties: &Properties) {
+        merge(&mut self.state, properties);
+        self.changed_at = properties.get(CHANGED_AT).map_or(self.changed_at, read);
     }
 
     async fn send(&self, event: BusEvent) -> zbus::Result<()> {
