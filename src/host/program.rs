@@ -17,6 +17,9 @@ use super::{blocking, child};
 
 /// A kubelet takes 0.1 s to print its version; a cold disk takes longer.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(3);
+/// Settings of the kubelet's Go runtime: one thread, and no more than 64 MiB, below which it need not collect garbage. It uses 11 MiB, and
+/// maps 45 MiB of its file, which a kubelet that runs shares.
+const GO_RUNTIME: [(&str, &str); 3] = [("GOMAXPROCS", "1"), ("GOGC", "off"), ("GOMEMLIMIT", "64MiB")];
 /// A read of `/proc/PID/cmdline` waits for a lock of that process's memory.
 const ARGUMENTS_TIMEOUT: Duration = Duration::from_secs(1);
 const MAX_PIDS_BYTES: u64 = 1 << 20;
@@ -30,7 +33,7 @@ pub async fn version(tree: &dyn Tree, program: &Path) -> Result<Version, String>
     let real = tree.real_path(program).map_err(|error| format!("{shown} {error}"))?;
     only_roots(tree, &real)?;
     let mut command = Command::new(real);
-    command.arg("--version").env_clear().current_dir("/");
+    command.arg("--version").env_clear().envs(GO_RUNTIME).current_dir("/");
     let (_, output) =
         child::run(command, VERSION_TIMEOUT).await.map_err(|error| format!("{shown} --version: {error}"))?;
     let text = String::from_utf8_lossy(&output);
