@@ -11,7 +11,7 @@ use log::Level;
 use tokio::sync::{mpsc, watch};
 
 use crate::condition::engine::Engine;
-use crate::condition::profile::Translator;
+use crate::condition::profile::Profile;
 use crate::condition::{Condition, ConditionType, Desired, Reason, Status, Suppression, Transition, Uptime, View};
 use crate::host::api::{ApiFacts, ObservedCondition, SyncLoop};
 use crate::host::clock;
@@ -77,7 +77,7 @@ pub struct Agent {
     kubelet: watch::Receiver<Option<KubeletFacts>>,
     watched: watch::Receiver<Watched>,
     suppressions: Suppressions,
-    translator: Translator,
+    profile: Profile,
     api: ApiFacts,
     monitors: Monitors,
     /// The last status.json, and when it was written.
@@ -104,7 +104,7 @@ impl Agent {
             kubelet,
             watched,
             suppressions: Suppressions::new(settings.maintenance.max_pause_secs.duration()),
-            translator: Translator::new(settings.kubernetes.profile),
+            profile: settings.kubernetes.profile,
             api: ApiFacts::default(),
             monitors: Monitors::new(clock::uptime()),
             status: None,
@@ -128,22 +128,22 @@ impl Agent {
         if adopted.as_ref() == Some(&node.uid) {
             return;
         }
+        let (uid, now) = (node.uid.clone(), clock::uptime());
+        let shown: Vec<_> = node.conditions.iter().filter_map(|shown| observed(shown, now)).collect();
         if adopted.is_some() {
             self.engine.node_replaced();
         } else {
-            let (now, booted) = (clock::uptime(), self.now().checked_sub(clock::uptime()).unwrap_or_default());
-            for (condition, written) in node.conditions.iter().filter_map(observed) {
+            let booted = self.now().checked_sub(now).unwrap_or_default();
+            for (condition, written) in shown.iter().cloned() {
                 self.engine.adopt(condition, written.is_some_and(|written| written < booted), now);
             }
         }
-        let shown: Vec<_> = node.conditions.iter().filter_map(observed).map(|(condition, _)| condition).collect();
-        let uid = node.uid.clone();
         self.desired.send_modify(|desired| {
             desired.node_uid = Some(uid);
             if adopted.is_none() && !shown.is_empty() {
                 // From here on, a change is a transition from what the Node shows.
-                desired.published = self.translator.translate(&shown);
-                desired.conditions = shown;
+                desired.conditions = shown.into_iter().map(|(condition, _)| condition).collect();
+                desired.published = self.profile.translate(&desired.conditions, &[], now);
             }
         });
     }
@@ -178,20 +178,22 @@ impl Agent {
         });
         let before = self.desired.borrow().conditions.clone();
         if before != conditions {
-            self.publish(&before, conditions);
+            self.publish(&before, conditions, now);
         }
         self.write_status(now);
     }
 
-    fn publish(&mut self, before: &[Condition], conditions: Vec<Condition>) {
+    fn publish(&mut self, before: &[Condition], conditions: Vec<Condition>, now: Uptime) {
         for to in &conditions {
             let from = before.iter().find(|from| from.kind == to.kind);
             if from.is_none_or(|from| (from.status, &from.reason) != (to.status, &to.reason)) {
                 self.transition(from.cloned(), to.clone());
             }
         }
-        let published = self.translator.translate(&conditions);
-        self.desired.send_modify(|desired| (desired.conditions, desired.published) = (conditions, published));
+        self.desired.send_modify(|desired| {
+            desired.published = self.profile.translate(&conditions, &desired.published, now);
+            desired.conditions = conditions;
+        });
     }
 
     fn transition(&self, from: Option<Condition>, to: Condition) {
@@ -227,16 +229,16 @@ impl Agent {
     /// Turns the problems that are shown into `Unknown` and removes all taints, because nothing monitors the node any more. Returns the
     /// conditions that have changed.
     pub fn withdraw_problems(&mut self) -> Vec<Condition> {
-        let spec = Reason::NodevigilStopped.spec();
+        let (spec, now) = (Reason::NodevigilStopped.spec(), clock::uptime());
         let mut changed = Vec::new();
         self.desired.send_modify(|desired| {
             for condition in desired.conditions.iter_mut().filter(|condition| condition.is_problem()) {
                 condition.message = format!("{}: {}", condition.reason, condition.message);
                 (condition.status, condition.reason) = (spec.status, spec.name.to_owned());
-                condition.flips += 1;
+                condition.since = now;
                 changed.push(condition.clone());
             }
-            desired.published = self.translator.translate(&desired.conditions);
+            desired.published = self.profile.translate(&desired.conditions, &desired.published, now);
             desired.without_taints = true;
         });
         changed
@@ -280,11 +282,11 @@ impl Agent {
 
 /// A condition of nodevigil's as the Node shows it, and when it was last written. Optional conditions are not adopted: a host that has
 /// lost the hardware would show them for ever.
-fn observed(shown: &ObservedCondition) -> Option<(Condition, Option<Timestamp>)> {
+fn observed(shown: &ObservedCondition, now: Uptime) -> Option<(Condition, Option<Timestamp>)> {
     let kind = ConditionType::by_name(&shown.kind).filter(|kind| !kind.is_optional())?;
     let status = Status::by_name(&shown.status)?;
     let (reason, message) = (shown.reason.clone(), shown.message.clone());
-    Some((Condition { kind, status, reason, message, flips: 0 }, shown.last_heartbeat))
+    Some((Condition { kind, status, reason, message, since: now }, shown.last_heartbeat))
 }
 
 #[cfg(test)]

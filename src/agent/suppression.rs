@@ -38,10 +38,7 @@ impl Suppressions {
     pub fn read_pause(&mut self, api: &ApiFacts, now: Timestamp, troubles: &Troubles) {
         let annotation = api.node.as_ref().and_then(|node| node.pause.as_deref());
         let annotation = annotation.map_or(Ok(None), |value| pause::by_annotation(value, now, self.max_pause));
-        match &annotation {
-            Ok(_) => troubles.clear(Trouble::PauseRefused),
-            Err(error) => troubles.set(Trouble::PauseRefused, error.clone()),
-        }
+        troubles.replace(Trouble::PauseRefused, annotation.as_ref().err().cloned());
         let file = pause::read(Path::new(pause::PATH), clock::wall(), self.max_pause);
         self.pause = file.or_else(|| annotation.ok().flatten());
     }

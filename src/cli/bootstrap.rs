@@ -1,9 +1,12 @@
 //! `nodevigil bootstrap`: the progress of this node from boot to Ready. Works without the agent.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::ensure;
 use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
 use tokio::time::{Instant, sleep};
 
 use super::{BAD, GOOD, Output, UNKNOWN, block_on, complain, duration, print, settings_in_effect};
@@ -13,7 +16,7 @@ use crate::host::clock::Now;
 use crate::host::credential::Credential;
 use crate::monitor::bootstrap::assess::{Assessment, Facts, StageReport, assess};
 use crate::monitor::bootstrap::stage::Progress;
-use crate::publish::read_node;
+use crate::publish::{ObservedNode, connect_with, describe};
 use crate::report::table;
 use crate::settings::Settings;
 
@@ -80,6 +83,24 @@ async fn observe(settings: &Settings) -> Assessment {
         (_, None) => NodeAnswer::NotAsked("the kubelet has no credential yet".into()),
     };
     assess(&Facts { host, node, now: Now::read(None) })
+}
+
+/// Asks the API server once for the Node of that name, with the credential in `kubeconfig`.
+async fn read_node(kubeconfig: PathBuf, name: &str) -> NodeAnswer {
+    let client = match connect_with(kubeconfig, name).await {
+        Ok(client) => client,
+        Err(error) => return NodeAnswer::NotAsked(redact::sanitize_line(&format!("{error:#}"), 500)),
+    };
+    match Api::<Node>::all(client).get_opt(name).await {
+        Ok(node) => match node.and_then(ObservedNode::read) {
+            Some(node) => NodeAnswer::Node(Box::new(node.facts)),
+            None => NodeAnswer::NoNode(name.to_owned()),
+        },
+        Err(kube::Error::Api(status)) => {
+            NodeAnswer::Refused { http_status: status.code, message: redact::sanitize_line(&status.message, 300) }
+        }
+        Err(error) => NodeAnswer::Unreached(describe(&error)),
+    }
 }
 
 fn exit_code(assessment: &Assessment, has_waited: bool) -> u8 {

@@ -12,7 +12,7 @@ use super::permissions::{self, Identity};
 use super::status::{color, exit_code};
 use super::{Output, UNKNOWN, block_on, complain, is_colored, print, settings_in_effect};
 use crate::condition::engine::Engine;
-use crate::condition::{Condition, ConditionType, Status, View};
+use crate::condition::{Condition, ConditionType, Status, Uptime, View};
 use crate::host::clock::uptime;
 use crate::host::kmsg::LogState;
 use crate::host::kubelet::KubeletFacts;
@@ -92,7 +92,8 @@ fn conditions(engine: &mut Engine) -> Vec<Condition> {
     let evaluated = engine.evaluate(uptime());
     let condition = |kind: &ConditionType| {
         let message = format!("no result within {} s", TIME.as_secs());
-        let silent = Condition { kind: *kind, status: Status::Unknown, reason: "-".into(), message, flips: 0 };
+        let silent =
+            Condition { kind: *kind, status: Status::Unknown, reason: "-".into(), message, since: Uptime::ZERO };
         let condition = evaluated.iter().find(|condition| condition.kind == *kind).cloned();
         condition.or_else(|| (!kind.is_optional()).then_some(silent))
     };

@@ -37,8 +37,6 @@ struct ConditionState {
     problems: Vec<Problem>,
     /// The result of the last evaluation.
     shown: Option<Condition>,
-    /// How often the status has changed.
-    flips: u32,
 }
 
 #[derive(Debug, Clone)]
@@ -65,8 +63,10 @@ impl Engine {
     /// condition was last written. Problems that do not survive a reboot are dropped then.
     pub fn adopt(&mut self, observed: Condition, booted_since: bool, now: Uptime) {
         let state = self.state(observed.kind);
-        // What this run showed before was never on the Node: the publisher counts the changes from here.
-        state.flips = observed.flips;
+        // What this run showed before was never on the Node: a status that the Node has too is the Node's.
+        for shown in state.shown.iter_mut().filter(|shown| shown.status == observed.status) {
+            shown.since = observed.since;
+        }
         if observed.is_problem() {
             state.adopt_problem(observed, booted_since, now);
         } else {
@@ -154,7 +154,7 @@ fn downgrade(kind: ConditionType, view: View, downgraded: &BTreeMap<Reason, Show
 
 impl ConditionState {
     fn new(kind: ConditionType) -> Self {
-        Self { kind, view: None, problems: Vec::new(), shown: None, flips: 0 }
+        Self { kind, view: None, problems: Vec::new(), shown: None }
     }
 
     fn adopt_problem(&mut self, observed: Condition, booted_since: bool, now: Uptime) {
@@ -217,10 +217,8 @@ impl ConditionState {
         {
             condition = shown.clone();
         }
-        if self.shown.as_ref().is_some_and(|shown| shown.status != condition.status) {
-            self.flips += 1;
-        }
-        condition.flips = self.flips;
+        let same = self.shown.as_ref().filter(|shown| shown.status == condition.status);
+        condition.since = same.map_or(now, |shown| shown.since);
         self.shown = Some(condition);
         self.shown.clone()
     }
@@ -294,7 +292,7 @@ impl ConditionState {
     fn condition(&self, status: Status, reason: &str, message: &str) -> Condition {
         let end = message.floor_char_boundary(MESSAGE_MAX);
         let message = message[..end].to_owned();
-        Condition { kind: self.kind, status, reason: reason.to_owned(), message, flips: self.flips }
+        Condition { kind: self.kind, status, reason: reason.to_owned(), message, since: Uptime::ZERO }
     }
 }
 
@@ -337,7 +335,7 @@ mod tests {
     }
 
     fn observed(status: Status, reason: &str) -> Condition {
-        Condition { kind: KubeletHealthy, status, reason: reason.into(), message: "m".into(), flips: 0 }
+        Condition { kind: KubeletHealthy, status, reason: reason.into(), message: "m".into(), since: at(0) }
     }
 
     fn shown(engine: &mut Engine, now: Uptime) -> (Status, String) {
@@ -361,7 +359,7 @@ mod tests {
         engine.report(KubeletHealthy, healthy(), at(71));
         assert_shows(&mut engine, 71, Status::False, "KubeletCrashed");
         assert_shows(&mut engine, 72, Status::True, "KubeletIsHealthy");
-        assert_eq!(engine.evaluate(at(72))[0].flips, 1);
+        assert_eq!(engine.evaluate(at(73))[0].since, at(72));
     }
 
     #[test]
@@ -446,7 +444,7 @@ mod tests {
         well.report(KubeletHealthy, healthy(), at(1));
         assert_shows(&mut well, 1, Status::True, "KubeletIsHealthy");
         well.adopt(observed(Status::True, "KubeletIsHealthy"), false, at(1));
-        assert_eq!(well.evaluate(at(1))[0].flips, 0, "the Node has shown no other status");
+        assert_eq!(well.evaluate(at(1))[0].since, at(0), "the Node has shown no other status");
         well.report(KubeletHealthy, View::Unexplained(finding(Reason::KubeletNotFound)), at(2));
         assert_shows(&mut well, 2, Status::Unknown, "KubeletNotFound");
     }

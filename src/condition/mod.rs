@@ -197,9 +197,9 @@ pub struct Condition {
     pub status: Status,
     pub reason: String,
     pub message: String,
-    /// How often the status has changed since the agent started. The publisher compares it with the count when Node and agent last
-    /// agreed: a status that changed and changed back in between is a new transition.
-    pub flips: u32,
+    /// When the status changed last, or the condition was first known. The publisher compares it with that of what it sent last: a
+    /// status that changed and changed back in between is a new transition.
+    pub since: Uptime,
 }
 
 impl Condition {

@@ -1,12 +1,10 @@
 //! The names under which conditions are published: nodevigil's own names, and additionally those of a profile, which other controllers
 //! know.
 
-use std::collections::HashMap;
-
 use serde::{Deserialize, Serialize};
 
 use super::ConditionType::{self, ContainerRuntimeHealthy, KubeletHealthy, NodeKernelHealthy, NodeStorageHealthy};
-use super::{Condition, Reason, Status};
+use super::{Condition, Reason, Status, Uptime};
 
 /// Which names are published in addition to nodevigil's own.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,14 +26,14 @@ pub struct Published {
     pub status: Status,
     pub reason: String,
     pub message: String,
-    /// See [`Condition::flips`].
-    pub flips: u32,
+    /// See [`Condition::since`].
+    pub since: Uptime,
 }
 
 impl From<&Condition> for Published {
     fn from(condition: &Condition) -> Self {
-        let Condition { kind, status, reason, message, flips } = condition.clone();
-        Self { name: kind.name(), status, reason, message, flips }
+        let Condition { kind, status, reason, message, since } = condition.clone();
+        Self { name: kind.name(), status, reason, message, since }
     }
 }
 
@@ -103,36 +101,22 @@ const NPD: &[ProfileType] = &[
     },
 ];
 
-/// Translates conditions to those that are written on the Node.
-#[derive(Debug)]
-pub struct Translator {
-    profile: Profile,
-    /// The last status of each type of the profile, and how often it has changed.
-    flips: HashMap<&'static str, (Status, u32)>,
-}
-
-impl Translator {
-    pub fn new(profile: Profile) -> Self {
-        Self { profile, flips: HashMap::new() }
-    }
-
-    /// What is written on the Node for these conditions, which are all at one moment. A type is left out until each of its conditions is
-    /// known.
-    pub fn translate(&mut self, conditions: &[Condition]) -> Vec<Published> {
-        let (types, problem_status): (&[ProfileType], _) = match self.profile {
-            Profile::Native => (&[], Status::False),
-            Profile::Eks => (EKS, Status::False),
-            Profile::Npd => (NPD, Status::True),
+impl Profile {
+    /// What is written on the Node for these conditions, which are all at one moment; `before` is what was written before. A type is left
+    /// out until each of its conditions is known.
+    pub fn translate(self, conditions: &[Condition], before: &[Published], now: Uptime) -> Vec<Published> {
+        let (types, problem_status): (&[ProfileType], _) = match self {
+            Self::Native => (&[], Status::False),
+            Self::Eks => (EKS, Status::False),
+            Self::Npd => (NPD, Status::True),
         };
-        let mut published: Vec<_> = conditions.iter().map(Published::from).collect();
-        for mut shown in types.iter().filter_map(|row| row.translate(conditions, problem_status)) {
-            let (last, flips) = self.flips.entry(shown.name).or_insert((shown.status, 0));
-            *flips += u32::from(*last != shown.status);
-            *last = shown.status;
-            shown.flips = *flips;
-            published.push(shown);
-        }
-        published
+        let own = conditions.iter().map(Published::from);
+        let others = types.iter().filter_map(|row| row.translate(conditions, problem_status)).map(|mut shown| {
+            let same = before.iter().find(|before| (before.name, before.status) == (shown.name, shown.status));
+            shown.since = same.map_or(now, |before| before.since);
+            shown
+        });
+        own.chain(others).collect()
     }
 }
 
@@ -161,7 +145,7 @@ impl ProfileType {
             (_, true) => problem_status,
             (_, false) => problem_status.opposite(),
         };
-        Some(Published { name: self.name, status, reason, message, flips: 0 })
+        Some(Published { name: self.name, status, reason, message, since: Uptime::ZERO })
     }
 }
 
@@ -171,7 +155,7 @@ mod tests {
 
     fn condition(reason: Reason, kind: ConditionType) -> Condition {
         let spec = reason.spec();
-        Condition { kind, status: spec.status, reason: spec.name.into(), message: "m".into(), flips: 0 }
+        Condition { kind, status: spec.status, reason: spec.name.into(), message: "m".into(), since: Uptime::ZERO }
     }
 
     fn conditions(reasons: &[Reason]) -> Vec<Condition> {
@@ -180,7 +164,7 @@ mod tests {
 
     /// Name, status and reason of what the profile adds for conditions with these reasons.
     fn added(profile: Profile, reasons: &[Reason]) -> Vec<String> {
-        let published = Translator::new(profile).translate(&conditions(reasons));
+        let published = profile.translate(&conditions(reasons), &[], Uptime::ZERO);
         let added = published.iter().skip(reasons.len());
         added.map(|one| format!("{}={} {}", one.name, one.status.name(), one.reason)).collect()
     }
@@ -188,7 +172,7 @@ mod tests {
     #[test]
     fn without_a_profile_a_condition_is_written_under_its_own_name() {
         let all = conditions(&[Reason::KubeletCrashed, Reason::MemoryRunsOut]);
-        let published = Translator::new(Profile::Native).translate(&all);
+        let published = Profile::Native.translate(&all, &[], Uptime::ZERO);
         assert_eq!(published, all.iter().map(Published::from).collect::<Vec<_>>());
         assert_eq!((published[1].name, published[1].status), ("MemoryExhaustionImminent", Status::True));
     }
@@ -250,16 +234,16 @@ mod tests {
     }
 
     #[test]
-    fn only_changes_of_its_own_status_count_as_flips() {
-        let mut translator = Translator::new(Profile::Npd);
-        let mut flips = |reason: Reason| {
-            let published = translator.translate(&conditions(&[reason]));
-            [published[1].flips, published[2].flips]
+    fn a_name_of_a_profile_has_the_time_of_its_own_last_change() {
+        let mut published = Vec::new();
+        let mut since = |reason: Reason, secs| {
+            published = Profile::Npd.translate(&conditions(&[reason]), &published, Uptime::from_secs(secs));
+            [published[1].since.as_secs(), published[2].since.as_secs()]
         };
-        assert_eq!(flips(Reason::KubeletIsHealthy), [0, 0]);
-        assert_eq!(flips(Reason::KubeletCrashed), [1, 0]);
-        assert_eq!(flips(Reason::KubeletIsHealthy), [2, 0]);
-        assert_eq!(flips(Reason::KubeletCrashLooping), [3, 1]);
+        assert_eq!(since(Reason::KubeletIsHealthy, 1), [1, 1]);
+        assert_eq!(since(Reason::KubeletCrashed, 2), [2, 1]);
+        assert_eq!(since(Reason::KubeletCrashLooping, 3), [2, 3]);
+        assert_eq!(since(Reason::KubeletIsHealthy, 4), [4, 4]);
     }
 
     #[test]

@@ -227,7 +227,7 @@ mod tests {
         report(&mut engine, Some(Reason::KubeletCrashed), 1);
         assert_shows(&mut engine, 1, Status::False, "KubeletCrashed");
         let (kind, reason, message) = (KubeletHealthy, "KubeletIsHealthy".to_owned(), "m".to_owned());
-        engine.adopt(Condition { kind, status: Status::True, reason, message, flips: 0 }, false, at(2));
+        engine.adopt(Condition { kind, status: Status::True, reason, message, since: at(2) }, false, at(2));
         engine.suppress(Some(in_maintenance()));
         assert_shows(&mut engine, 2, Status::Unknown, "NodeInMaintenance");
     }

@@ -74,6 +74,11 @@ impl Troubles {
         }
     }
 
+    /// Records a trouble with this message, or that it is over.
+    pub fn replace(&self, trouble: Trouble, message: Option<String>) {
+        message.map_or_else(|| self.clear(trouble), |message| self.set(trouble, message));
+    }
+
     /// All that there are, with their messages.
     pub fn present(&self) -> BTreeMap<Trouble, String> {
         self.0.borrow().clone()

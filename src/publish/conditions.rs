@@ -44,11 +44,25 @@ pub enum Request {
     Taint(Value),
 }
 
-/// What is known of the Node, and of what was sent to it.
+/// What to do next.
+#[derive(Debug)]
+pub enum Step {
+    Send(Request),
+    /// Nothing until then, unless the Node or the desired conditions change.
+    WaitUntil(Uptime),
+}
+
+/// What the Node shows, and what may be sent to it.
 #[derive(Debug)]
 pub struct Reconciler {
     /// None before the Node is seen, and while it does not exist.
     node: Option<ObservedNode>,
+    sender: Sender,
+}
+
+/// What was sent to the Node, and when what else may be sent.
+#[derive(Debug)]
+struct Sender {
     /// The uid of the Node that `types` and `heartbeat_at` are about.
     uid: String,
     types: BTreeMap<&'static str, TypeState>,
@@ -66,8 +80,6 @@ pub struct Reconciler {
 #[derive(Debug)]
 struct TypeState {
     sent: Option<Sent>,
-    /// The status that is desired with its [`Published::flips`], and since when.
-    began: Option<(Status, u32, Uptime)>,
     /// For a transition that was sent late, by its time: when the fault began, by the API server's clock.
     late: Option<(Timestamp, Timestamp)>,
     /// How often it may be written again after another field manager has overwritten it.
@@ -80,8 +92,8 @@ struct TypeState {
 #[derive(Debug, Clone, Copy)]
 struct Sent {
     status: Status,
-    /// [`Published::flips`] at that time; none of what an earlier run of the agent wrote, until the engine has adopted it.
-    flips: Option<u32>,
+    /// [`Published::since`] at that time; none of what an earlier run of the agent wrote, until the engine has adopted it.
+    since: Option<Uptime>,
     /// Each request had its own `lastTransitionTime`, from `first` to `last`. Until the Node shows one of them, any may be carried out.
     first: Timestamp,
     last: Timestamp,
@@ -97,17 +109,19 @@ enum Difference {
     Status,
 }
 
+/// Desired conditions, and how the Node should show each.
+type Wanted<'d> = Vec<(&'d Published, NodeCondition)>;
+
 impl Default for TypeState {
     fn default() -> Self {
-        Self { sent: None, began: None, late: None, rewrites: Budget::new(3, Duration::from_hours(1)), left_to: None }
+        Self { sent: None, late: None, rewrites: Budget::new(3, Duration::from_hours(1)), left_to: None }
     }
 }
 
 impl Reconciler {
     /// Nothing is known of the Node yet.
     pub fn new(taints: TaintSettings) -> Self {
-        Self {
-            node: None,
+        let sender = Sender {
             uid: String::new(),
             types: BTreeMap::new(),
             tainter: Tainter::new(taints),
@@ -116,17 +130,8 @@ impl Reconciler {
             backoff: Backoff::new(LONGEST_DELAY),
             text_changes: Budget::new(12, Duration::from_mins(5)),
             heartbeat_at: Uptime::ZERO,
-        }
-    }
-
-    /// Takes in what is desired, also while nothing can be sent.
-    pub fn note(&mut self, desired: &Desired, now: Now) {
-        for published in &desired.published {
-            let began = &mut self.types.entry(published.name).or_default().began;
-            if began.is_none_or(|(status, flips, _)| (status, flips) != (published.status, published.flips)) {
-                *began = Some((published.status, published.flips, now.uptime));
-            }
-        }
+        };
+        Self { node: None, sender }
     }
 
     /// Takes in an event of the watch. It is ignored if it is older than the last answer, because our own write is not in it.
@@ -139,7 +144,7 @@ impl Reconciler {
 
     /// Has the Node read before anything is written: a request may have been cut off.
     pub fn read_first(&mut self) {
-        self.must_read = true;
+        self.sender.must_read = true;
     }
 
     /// Takes in how a request ended: the Node as the answer shows it, none if it does not exist.
@@ -147,11 +152,46 @@ impl Reconciler {
         let failure = answer.as_ref().err().copied();
         match answer {
             Ok(node) => {
-                self.must_read = false;
+                self.sender.must_read = false;
                 self.observe(node, now);
             }
-            Err(failure) => self.must_read |= failure != Failure::Refused,
+            Err(failure) => self.sender.must_read |= failure != Failure::Refused,
         }
+        self.sender.answered(request, failure, now);
+    }
+
+    fn observe(&mut self, node: Option<ObservedNode>, now: Now) {
+        self.node = node;
+        if let Some(node) = &self.node {
+            self.sender.observe(&node.facts, now);
+        }
+    }
+
+    /// The Node as last seen.
+    pub fn node(&self) -> Option<&NodeFacts> {
+        self.node.as_ref().map(|node| &node.facts)
+    }
+
+    /// In a sentence for each, the conditions that are left to another field manager; none if all are ours.
+    pub fn foreign_owners(&self) -> Option<String> {
+        let node = &self.node()?.name;
+        let foreign = self.sender.types.iter().filter_map(|(name, state)| {
+            let what = format!("field manager {} also writes condition {name} of Node {node}", state.left_to.as_ref()?);
+            Some(format!("{what}; nodevigil no longer writes it: stop one of the two"))
+        });
+        let all: Vec<_> = foreign.collect();
+        (!all.is_empty()).then(|| all.join("; "))
+    }
+
+    /// What to do now. Conditions come before taints.
+    pub fn step(&mut self, desired: &Desired, now: Now) -> Step {
+        let adopted = self.node.as_ref().filter(|node| desired.node_uid.as_ref() == Some(&node.facts.uid));
+        adopted.map_or(Step::WaitUntil(Uptime::MAX), |node| self.sender.step(desired, node, now))
+    }
+}
+
+impl Sender {
+    fn answered(&mut self, request: &Request, failure: Option<Failure>, now: Now) {
         let must_wait = match (request, failure) {
             // Taints that are refused do not delay the conditions.
             (Request::Taint(_), _) => return self.tainter.answered(now),
@@ -174,101 +214,68 @@ impl Reconciler {
         }
     }
 
-    fn observe(&mut self, node: Option<ObservedNode>, now: Now) {
-        self.node = node;
-        let Some(node) = &self.node else { return };
-        if node.facts.uid != self.uid {
-            self.uid.clone_from(&node.facts.uid);
-            self.types = std::mem::take(&mut self.types)
-                .into_iter()
-                .map(|(name, state)| (name, TypeState { began: state.began, ..TypeState::default() }))
-                .collect();
+    fn observe(&mut self, node: &NodeFacts, now: Now) {
+        if node.uid != self.uid {
+            self.uid.clone_from(&node.uid);
+            self.types.clear();
             // At random, so that a fleet whose agents restart together does not write together.
             self.heartbeat_at = now.uptime + HEARTBEAT.mul_f64(fastrand::f64());
         }
         for (name, state) in &mut self.types {
-            if let Some(shown) = node.facts.condition(name) {
-                state.observe(shown);
-            }
+            node.condition(name).inspect(|shown| state.observe(shown));
         }
     }
 
-    /// The Node as last seen.
-    pub fn node(&self) -> Option<&NodeFacts> {
-        self.node.as_ref().map(|node| &node.facts)
-    }
-
-    /// In a sentence for each, the conditions that are left to another field manager; none if all are ours.
-    pub fn foreign_owners(&self) -> Option<String> {
-        let node = &self.node()?.name;
-        let foreign = self.types.iter().filter_map(|(name, state)| {
-            let what = format!("field manager {} also writes condition {name} of Node {node}", state.left_to.as_ref()?);
-            Some(format!("{what}; nodevigil no longer writes it: stop one of the two"))
-        });
-        let all: Vec<_> = foreign.collect();
-        (!all.is_empty()).then(|| all.join("; "))
-    }
-
-    /// The request to send now; or until when there is none, unless the Node or the desired conditions change. Conditions come before
-    /// taints.
-    pub fn step(&mut self, desired: &Desired, now: Now) -> Result<Request, Uptime> {
-        let is_adopted = |node: &mut ObservedNode| desired.node_uid.as_ref() == Some(&node.facts.uid);
-        // Taken out and put back, because a copy of a Node with all its managedFields takes time.
-        let node = self.node.take_if(is_adopted).ok_or(Uptime::MAX)?;
+    fn step(&mut self, desired: &Desired, node: &ObservedNode, now: Now) -> Step {
         if desired.without_taints && !self.without_taints {
             // A stop lasts only a moment: what is written now does not wait because of earlier failures.
             self.backoff.succeeded();
             self.tainter.backoff.succeeded();
         }
         self.without_taints = desired.without_taints;
-        let step = self.conditions_step(desired, &node, now).or_else(|until| {
-            let patch = self.tainter.step(desired, &node, now);
-            patch.map(Request::Taint).map_err(|taints_until| until.min(taints_until))
-        });
-        self.node = Some(node);
-        step
+        match self.conditions_step(desired, node, now) {
+            Step::WaitUntil(until) => self.tainter.step(desired, node, now).or_after(until),
+            send @ Step::Send(_) => send,
+        }
     }
 
-    fn conditions_step(&mut self, desired: &Desired, node: &ObservedNode, now: Now) -> Result<Request, Uptime> {
+    fn conditions_step(&mut self, desired: &Desired, node: &ObservedNode, now: Now) -> Step {
         if let Some(until) = self.backoff.until(now.uptime) {
-            return Err(until);
+            return Step::WaitUntil(until);
         }
         if self.must_read {
-            return Ok(Request::Read);
+            return Step::Send(Request::Read);
         }
         let wanted = self.wanted(desired, node, now);
-        let difference = wanted.iter().map(|(_, condition)| difference(condition, node)).max().ok_or(Uptime::MAX)?;
-        let is_due = match difference {
-            _ if now.uptime >= self.heartbeat_at => true,
+        let differences = wanted.iter().map(|(_, condition)| difference(condition, node));
+        let Some(difference) = differences.max() else { return Step::WaitUntil(Uptime::MAX) };
+        let mut is_due = || match difference {
             Difference::None => false,
             Difference::Text => self.text_changes.take(now.uptime),
             Difference::Status => true,
         };
-        if is_due { Ok(Request::Apply(Box::new(self.apply(node, wanted, now)))) } else { Err(self.heartbeat_at) }
+        if now.uptime < self.heartbeat_at && !is_due() {
+            return Step::WaitUntil(self.heartbeat_at);
+        }
+        Step::Send(Request::Apply(Box::new(self.apply(node, wanted, now))))
     }
 
     /// The desired conditions that we own or may own, as the Node should show them.
-    fn wanted<'d>(
-        &mut self,
-        desired: &'d Desired,
-        node: &ObservedNode,
-        now: Now,
-    ) -> Vec<(&'d Published, NodeCondition)> {
+    fn wanted<'d>(&mut self, desired: &'d Desired, node: &ObservedNode, now: Now) -> Wanted<'d> {
         let mut wanted = Vec::new();
         for published in &desired.published {
             let (shown, ownership) = (node.facts.condition(published.name), node.ownership(published.name));
             let state = self.types.entry(published.name).or_default();
             shown.inspect(|shown| state.observe(shown));
             if let Some(sent) = &mut state.sent {
-                // The engine has adopted what the Node shows: flips count from here.
-                sent.flips.get_or_insert(published.flips);
+                // The engine has adopted what the Node shows: a later time is that of a change.
+                sent.since.get_or_insert(published.since);
             }
             // What another manager has overwritten is no transition.
-            let is_kept =
-                |shown: &&ObservedCondition| ownership.foreign.is_some() || shown.status == published.status.name();
-            let kept = shown.filter(is_kept);
-            let transition = state.transition(published, kept.is_some(), node.facts.created, now);
-            let condition = written(published, transition, state.since(published, transition, now), now);
+            let has_status = |shown: &ObservedCondition| shown.status == published.status.name();
+            let is_kept = shown.is_some_and(|shown| ownership.foreign.is_some() || has_status(shown));
+            let transition = state.transition(published, is_kept, node.facts.created, now);
+            let condition = written(published, transition, state.began(published, transition, now), now);
             let differs = difference(&condition, node) != Difference::None;
             state.left_to =
                 ownership.foreign.filter(|_| !ownership.ours || (differs && !state.rewrites.allows(now.uptime)));
@@ -282,21 +289,17 @@ impl Reconciler {
     }
 
     /// What to apply: all that we own, because the API server deletes what an apply leaves out.
-    fn apply(&mut self, node: &ObservedNode, wanted: Vec<(&Published, NodeCondition)>, now: Now) -> Node {
+    fn apply(&mut self, node: &ObservedNode, wanted: Wanted<'_>, now: Now) -> Node {
         let (mut is_conditional, mut conditions) = (false, Vec::new());
         for (published, condition) in wanted {
-            let state = self.types.entry(published.name).or_default();
-            if state.left_to.is_some() {
-                is_conditional = true;
-                conditions.push(condition);
-                continue;
+            let (state, ownership) = (self.types.entry(published.name).or_default(), node.ownership(published.name));
+            is_conditional |= state.left_to.is_some() || !ownership.ours;
+            if state.left_to.is_none() {
+                if ownership.foreign.is_some() && difference(&condition, node) != Difference::None {
+                    state.rewrites.take(now.uptime);
+                }
+                state.sent(published, &condition);
             }
-            let ownership = node.ownership(published.name);
-            is_conditional |= !ownership.ours;
-            if ownership.foreign.is_some() && difference(&condition, node) != Difference::None {
-                state.rewrites.take(now.uptime);
-            }
-            state.sent(published, &condition);
             conditions.push(condition);
         }
         let metadata = ObjectMeta {
@@ -312,6 +315,16 @@ impl Reconciler {
     }
 }
 
+impl Step {
+    /// The same, after `until` at the latest.
+    pub fn or_after(self, until: Uptime) -> Self {
+        match self {
+            Self::WaitUntil(other) => Self::WaitUntil(until.min(other)),
+            Self::Send(_) => self,
+        }
+    }
+}
+
 impl TypeState {
     /// Whether the Node shows what was sent last, or it is left to another field manager.
     fn is_shown(&self) -> bool {
@@ -321,12 +334,12 @@ impl TypeState {
     /// Takes in what the Node shows.
     fn observe(&mut self, shown: &ObservedCondition) {
         let (Some(status), Some(time)) = (Status::by_name(&shown.status), shown.last_transition) else { return };
-        let (flips, is_ours) = match &self.sent {
-            Some(sent) => (sent.flips, sent.status == status && (sent.first..=sent.last).contains(&time)),
+        let (since, is_ours) = match &self.sent {
+            Some(sent) => (sent.since, sent.status == status && (sent.first..=sent.last).contains(&time)),
             None => (None, true),
         };
         if is_ours {
-            self.sent = Some(Sent { status, flips, first: time, last: time, is_shown: true });
+            self.sent = Some(Sent { status, since, first: time, last: time, is_shown: true });
         }
     }
 
@@ -336,7 +349,7 @@ impl TypeState {
             // If only one time was sent, it is right, even if the Node shows that of an older request.
             (sent.is_shown || sent.first == sent.last)
                 && is_kept
-                && (sent.status, sent.flips) == (wanted.status, Some(wanted.flips))
+                && (sent.status, sent.since) == (wanted.status, Some(wanted.since))
                 && is_plausible(sent.last, created, now)
         });
         // `Date` has whole seconds, so the server's time is up to a second behind: a Node has no transition before its creation.
@@ -344,11 +357,10 @@ impl TypeState {
     }
 
     /// When the fault began, if that is long before the transition. It stays as it was found first, whatever becomes of the clock.
-    fn since(&mut self, wanted: &Published, transition: Timestamp, now: Now) -> Option<Timestamp> {
-        let kind = ConditionType::by_name(wanted.name)?;
-        let (.., began) = self.began.filter(|_| kind.problem_status() == wanted.status)?;
+    fn began(&mut self, wanted: &Published, transition: Timestamp, now: Now) -> Option<Timestamp> {
+        ConditionType::by_name(wanted.name).filter(|kind| kind.problem_status() == wanted.status)?;
         if self.late.is_none_or(|(late, _)| late != transition) {
-            let age = SignedDuration::try_from(now.uptime.saturating_sub(began)).ok()?;
+            let age = SignedDuration::try_from(now.uptime.saturating_sub(wanted.since)).ok()?;
             self.late = Some((transition, now.server.checked_sub(age).ok()?));
         }
         self.late.map(|(_, began)| began).filter(|began| transition.duration_since(*began) > PUBLISHED_WITHIN)
@@ -357,10 +369,10 @@ impl TypeState {
     /// Notes that the condition is sent.
     fn sent(&mut self, published: &Published, condition: &NodeCondition) {
         let last = condition.last_transition_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0);
-        let (status, flips) = (published.status, Some(published.flips));
-        let again = self.sent.filter(|sent| !sent.is_shown && (sent.status, sent.flips) == (status, flips));
+        let (status, since) = (published.status, Some(published.since));
+        let again = self.sent.filter(|sent| !sent.is_shown && (sent.status, sent.since) == (status, since));
         let first = again.map_or(last, |sent| sent.first.min(last));
-        self.sent = Some(Sent { status, flips, first, last, is_shown: false });
+        self.sent = Some(Sent { status, since, first, last, is_shown: false });
     }
 }
 

@@ -262,11 +262,7 @@ impl ApiConnection {
             None => refusals.remove(request),
         };
         let all = refusals.values().cloned().collect::<Vec<_>>().join("; ");
-        if all.is_empty() {
-            self.troubles.clear(Trouble::ApiRefused);
-        } else {
-            self.troubles.set(Trouble::ApiRefused, redact::bounded(&all, 1000));
-        }
+        self.troubles.replace(Trouble::ApiRefused, (!all.is_empty()).then(|| redact::bounded(&all, 1000)));
     }
 
     fn backoff(&self) -> MutexGuard<'_, Backoff> {

@@ -196,14 +196,12 @@ fn about(event: &Event, at: Uptime, node: &NodeFacts, now: Now) -> Event {
 
 /// The same Event as an object of the core group.
 fn in_core(event: Event) -> v1::Event {
+    let (component, host) = (event.reporting_controller.clone(), event.reporting_instance.clone());
     let time = event.event_time.as_ref().map(|time| Time(whole_seconds(time.0)));
     v1::Event {
         metadata: event.metadata,
         involved_object: event.regarding.unwrap_or_default(),
-        source: Some(EventSource {
-            component: event.reporting_controller.clone(),
-            host: event.reporting_instance.clone(),
-        }),
+        source: Some(EventSource { component, host }),
         count: Some(1),
         first_timestamp: time.clone(),
         last_timestamp: time,
@@ -235,7 +233,7 @@ mod tests {
     fn condition(reason: Reason) -> Condition {
         let spec = reason.spec();
         let (kind, message) = (ConditionType::KubeletHealthy, "m".repeat(2000));
-        Condition { kind, status: spec.status, reason: spec.name.into(), message, flips: 0 }
+        Condition { kind, status: spec.status, reason: spec.name.into(), message, since: Uptime::ZERO }
     }
 
     fn transition(to: Reason, at: Uptime) -> Transition {

@@ -6,8 +6,9 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use jiff::Timestamp;
-use k8s_openapi::ByteString;
 use kube::config::{AuthInfo, ExecConfig};
 use serde::Deserialize;
 use serde_json::json;
@@ -19,7 +20,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 
 #[derive(Deserialize)]
 struct ExecCredential {
-    status: Option<ExecCredentialStatus>,
+    status: ExecCredentialStatus,
 }
 
 #[derive(Deserialize)]
@@ -68,23 +69,17 @@ fn request(exec: &ExecConfig) -> Result<String> {
 
 fn put(output: &[u8], user: &mut AuthInfo) -> Result<Option<Timestamp>> {
     // serde's error may quote the output.
-    let parsed =
-        serde_json::from_slice::<ExecCredential>(output).map_err(|_| anyhow!("it printed no ExecCredential"))?;
-    let status = parsed.status.context("its ExecCredential has no status")?;
+    let parsed = serde_json::from_slice(output).map_err(|_| anyhow!("it printed no ExecCredential"));
+    let ExecCredential { status } = parsed?;
     if let (Some(certificate), Some(key)) = (status.client_certificate_data, status.client_key_data) {
-        user.client_certificate_data = Some(base64(certificate)?);
-        user.client_key_data = Some(base64(key)?.into());
+        // A kubeconfig has its data in base64, and an ExecCredential has not.
+        user.client_certificate_data = Some(BASE64_STANDARD.encode(certificate));
+        user.client_key_data = Some(BASE64_STANDARD.encode(key).into());
     } else {
         user.token =
             Some(status.token.context("its ExecCredential has neither a token nor a certificate with key")?.into());
     }
     Ok(status.expiration_timestamp)
-}
-
-/// A kubeconfig has its data in base64, and an `ExecCredential` has not.
-fn base64(text: String) -> Result<String> {
-    let encoded = serde_json::to_value(ByteString(text.into_bytes()))?;
-    encoded.as_str().map(str::to_owned).context("base64 is a string")
 }
 
 #[cfg(test)]

@@ -58,8 +58,7 @@ pub async fn read_lease(
 /// None if it was never renewed.
 fn read(lease: Lease) -> Option<LeaseFacts> {
     let spec = lease.spec?;
-    let duration = spec.lease_duration_seconds.and_then(|secs| u64::try_from(secs).ok());
-    let duration = Duration::from_secs(duration.unwrap_or_default());
+    let duration = Duration::from_secs(spec.lease_duration_seconds?.try_into().unwrap_or_default());
     Some(LeaseFacts { renewed: spec.renew_time?.0, duration, read_at: uptime() })
 }
 

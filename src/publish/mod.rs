@@ -6,7 +6,6 @@
 //! Uses `host`, `settings` and `condition`, and no monitor.
 
 mod clock;
-mod commands;
 mod conditions;
 mod connection;
 mod events;
@@ -26,14 +25,14 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
 use self::clock::sleep_until;
-pub use self::commands::{connect_once, read_node};
 use self::conditions::Reconciler;
 use self::connection::ApiConnection;
 pub use self::connection::describe;
 use self::events::EventQueue;
 use self::node::changed;
 pub use self::observed::{FIELD_MANAGER, ObservedNode, is_ours as is_our_taint};
-use self::session::{CHECK_EVERY, Session, connect, outdated, refused};
+use self::session::{CHECK_EVERY, Connect, Session, connect, outdated, refused};
+pub use self::session::{connect_once, connect_with};
 pub use self::taints::patch as taints_patch;
 use crate::condition::{Desired, Transition, Uptime};
 use crate::host::api::{ApiFacts, Reach, RequestCounts};
@@ -79,21 +78,18 @@ impl Publisher {
         }
         loop {
             let kubelet = self.kubelet.borrow().clone();
-            let why = match connect(&self.settings, kubelet, &api).await {
-                Ok(Ok(session)) => {
+            let (why, trouble) = match connect(&self.settings, kubelet, &api).await {
+                Ok(Connect::Ready(session)) => {
                     self.publish(&session, &api, &mut reconciler, &mut events).await;
                     continue;
                 }
-                Ok(Err(why)) => {
-                    self.troubles.clear(Trouble::IdentityUnusable);
-                    why
-                }
+                Ok(Connect::Off(why)) => (why, None),
                 Err(error) => {
                     let error = redact::sanitize_line(&format!("{error:#}"), 500);
-                    self.troubles.set(Trouble::IdentityUnusable, format!("{error}; nothing is published"));
-                    error
+                    (error.clone(), Some(format!("{error}; nothing is published")))
                 }
             };
+            self.troubles.replace(Trouble::IdentityUnusable, trouble);
             api.set_reach(Reach::Off { why });
             while self.transitions.len() > MAX_WAITING {
                 drop(self.transitions.try_recv());

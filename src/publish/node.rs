@@ -12,7 +12,7 @@ use kube::{Api, Client};
 use tokio::sync::watch;
 
 use super::clock::sleep_until;
-use super::conditions::{Reconciler, Request};
+use super::conditions::{Reconciler, Request, Step};
 use super::connection::{ApiConnection, Failure, WATCH};
 use super::observed::{FIELD_MANAGER, ObservedNode};
 use super::pacing::Backoff;
@@ -59,12 +59,11 @@ pub async fn publish_conditions(
             node.take_in(event);
         }
         let wanted = desired.borrow_and_update().clone();
-        node.reconciler.note(&wanted, api.now());
         let step = node.step(&wanted);
         node.show();
         match step {
-            Ok(request) => node.send(request).await,
-            Err(until) => tokio::select! {
+            Step::Send(request) => node.send(request).await,
+            Step::WaitUntil(until) => tokio::select! {
                 () = changed(desired) => {}
                 Some(event) = node.watched.next() => node.take_in(event),
                 () = api.wait(until) => {}
@@ -94,13 +93,13 @@ impl<'a> Publishing<'a> {
         self.watched = watch.flatten_stream().boxed();
     }
 
-    fn step(&mut self, wanted: &Desired) -> Result<Request, Uptime> {
+    fn step(&mut self, wanted: &Desired) -> Step {
         let (now, read_at) = (self.api.now(), self.missing.map_or(Uptime::MAX, |(_, again)| again));
         match self.api.closed_until() {
-            Some(until) => Err(until),
+            Some(until) => Step::WaitUntil(until),
             // The request that failed may have been the last one, and then nothing else would show that it answers again.
-            None if self.api.is_unreached() || now.uptime >= read_at => Ok(Request::Read),
-            None => self.reconciler.step(wanted, now).map_err(|until| until.min(read_at)),
+            None if self.api.is_unreached() || now.uptime >= read_at => Step::Send(Request::Read),
+            None => self.reconciler.step(wanted, now).or_after(read_at),
         }
     }
 
@@ -178,10 +177,7 @@ impl<'a> Publishing<'a> {
 
     /// Passes the Node on to the rest of the agent.
     fn show(&self) {
-        match self.reconciler.foreign_owners() {
-            Some(message) => self.api.troubles.set(Trouble::ForeignOwner, message),
-            None => self.api.troubles.clear(Trouble::ForeignOwner),
-        }
+        self.api.troubles.replace(Trouble::ForeignOwner, self.reconciler.foreign_owners());
         let node = self.reconciler.node();
         if node.is_none() {
             // Nothing is applied to a Node that does not exist: that the last apply was refused is over.
@@ -265,7 +261,7 @@ mod tests {
         let api = ApiConnection::new(facts, RequestCounts::default(), Troubles::default());
         let (sender, mut applied) = mpsc::unbounded_channel();
         let (name, status, reason) = ("KubeletHealthy", Status::False, "KubeletCrashed".to_owned());
-        let published = vec![Published { name, status, reason, message: "it ended".into(), flips: 0 }];
+        let published = vec![Published { name, status, reason, message: "it ended".into(), since: uptime() }];
         let (_engine, mut desired) =
             watch::channel(Desired { node_uid: Some("u1".into()), published, ..Desired::default() });
         let client = api.wrap(server(sender));
@@ -323,9 +319,9 @@ mod tests {
         node.saw(false, now);
         node.saw(false, now + secs(29));
         assert!(troubles.present().is_empty(), "the kubelet may be joining: {:?}", troubles.present());
-        assert_eq!(node.step(&Desired::default()).unwrap_err(), now + secs(44));
+        assert!(matches!(node.step(&Desired::default()), Step::WaitUntil(until) if until == now + secs(44)));
         node.saw(false, now.saturating_sub(READ_MISSING_EVERY));
-        assert!(matches!(node.step(&Desired::default()), Ok(Request::Read)), "the watch may be silent");
+        assert!(matches!(node.step(&Desired::default()), Step::Send(Request::Read)), "the watch may be silent");
         node.saw(false, now + secs(30));
         let message = troubles.present()[&Trouble::NodeMissing].clone();
         assert!(message.contains("no Node n1") && message.contains("[kubernetes] node_name"), "{message}");

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use jiff::{SignedDuration, Timestamp};
 use kube::{Client, Config};
 use tokio::sync::watch;
@@ -16,12 +16,13 @@ use super::identity::{self, OWN_KUBECONFIG, Source};
 use super::node::changed;
 use crate::condition::Uptime;
 use crate::files::FileState;
+use crate::host::api::{ApiFacts, RequestCounts};
 use crate::host::blocking;
 use crate::host::clock::{Now, uptime};
 use crate::host::kubelet::KubeletFacts;
 use crate::host::pod;
 use crate::host::subject::Subject;
-use crate::host::trouble::Trouble;
+use crate::host::trouble::{Trouble, Troubles};
 use crate::settings::KubernetesSettings;
 
 /// How often the credential's files are checked: a node that joins gets them at any moment.
@@ -48,7 +49,14 @@ pub struct Session {
     pub renew_at: Option<Uptime>,
 }
 
-/// Builds a client, or returns why there is none to build.
+/// The answer to [`connect`].
+pub enum Connect {
+    Ready(Box<Session>),
+    /// There is no client to build, and why.
+    Off(String),
+}
+
+/// Builds a client.
 ///
 /// # Errors
 /// If there is an identity and it cannot be used.
@@ -56,11 +64,12 @@ pub async fn connect(
     settings: &KubernetesSettings,
     kubelet: Option<KubeletFacts>,
     api: &ApiConnection,
-) -> Result<Result<Session, String>> {
+) -> Result<Connect> {
     let (node_name, kubeconfig) = kubelet.map(|kubelet| (kubelet.node_name, kubelet.kubeconfig)).unzip();
     let choose = choice(settings, kubeconfig.flatten());
     let Some(identity) = read_files(move || choose().map(identity::read).transpose()).await?? else {
-        return Ok(Err(format!("no identity: neither {OWN_KUBECONFIG} nor a kubeconfig of the kubelet exists")));
+        let why = format!("no identity: neither {OWN_KUBECONFIG} nor a kubeconfig of the kubelet exists");
+        return Ok(Connect::Off(why));
     };
     let (source, files, mut config) = (identity.source, identity.files, identity.config);
     let expires = exec::ask(&mut config.auth_info).await.with_context(|| source.to_string())?;
@@ -69,25 +78,43 @@ pub async fn connect(
     let given = settings.node_name.clone().or_else(|| subject.node.clone()).or_else(pod::node_name);
     let is_kubelets_name = given.is_none();
     let Some(node_name) = given.or(node_name) else {
-        return Ok(Err("the Node's name is not known: the kubelet's configuration has not been read".into()));
+        return Ok(Connect::Off("the Node's name is not known: the kubelet's configuration has not been read".into()));
     };
     let (building, node, given) = (api.clone(), node_name.clone(), config.clone());
     let client = read_files(move || building.connect(given, &node)).await?;
     let client = client.map_err(|error| anyhow!("{source}: {}", connection::describe(&error)))?;
     let until = expires.or(subject.until);
     api.facts.send_modify(|facts| facts.credential_until = until);
-    let renew_at = expires.map(|expires| renewal(expires, api.now()));
-    Ok(Ok(Session {
-        client,
-        config,
-        node_name,
-        is_kubelets_name,
-        source,
-        files,
-        subject,
-        built_at: uptime(),
-        renew_at,
-    }))
+    let (built_at, renew_at) = (uptime(), expires.map(|expires| renewal(expires, api.now())));
+    let session = Session { client, config, node_name, is_kubelets_name, source, files, subject, built_at, renew_at };
+    Ok(Connect::Ready(session.into()))
+}
+
+/// A client for a command, with the identity that the agent would use.
+///
+/// # Errors
+/// When there is none that can be used.
+pub async fn connect_once(settings: &KubernetesSettings, kubelet: KubeletFacts) -> Result<Session> {
+    match connect(settings, Some(kubelet), &unobserved()).await? {
+        Connect::Ready(session) => Ok(*session),
+        Connect::Off(why) => bail!(why),
+    }
+}
+
+/// Results of the requests are not published to the rest of the agent.
+fn unobserved() -> ApiConnection {
+    ApiConnection::new(watch::Sender::new(ApiFacts::default()), RequestCounts::default(), Troubles::default())
+}
+
+/// The same with the credential in `kubeconfig`, for requests about the Node of that name.
+///
+/// # Errors
+/// When it cannot be used.
+pub async fn connect_with(kubeconfig: PathBuf, node: &str) -> Result<Client> {
+    let (node, read) = (node.to_owned(), read_files(|| identity::read(Source::Kubeconfig(kubeconfig))));
+    let mut config = read.await??.config;
+    exec::ask(&mut config.auth_info).await?;
+    Ok(read_files(move || unobserved().connect(config, &node)).await??)
 }
 
 /// What chooses the identity. It belongs into [`read_files`].
@@ -104,15 +131,10 @@ fn check_end(session: &Session, kubelet: Option<&Path>, api: &ApiConnection) {
     };
     let now = api.facts.borrow().server_time.map(|time| time.at(uptime()));
     let until = session.subject.until.filter(|_| !is_renewed).zip(now);
-    match until.filter(|(until, now)| until.duration_since(*now) < RENEWED_BEFORE) {
-        Some((until, _)) => {
-            let source = &session.source;
-            let message =
-                format!("the credential of {source} ends at {until}, and then nothing is published: renew it");
-            api.troubles.set(Trouble::CredentialExpiring, message);
-        }
-        None => api.troubles.clear(Trouble::CredentialExpiring),
-    }
+    let (soon, source) = (until.filter(|(until, now)| until.duration_since(*now) < RENEWED_BEFORE), &session.source);
+    let message =
+        |(until, _)| format!("the credential of {source} ends at {until}, and then nothing is published: renew it");
+    api.troubles.replace(Trouble::CredentialExpiring, soon.map(message));
 }
 
 /// Waits until the client would be built with another identity, from changed files, or for another Node.
@@ -178,8 +200,7 @@ mod tests {
     use tower::{BoxError, service_fn};
 
     use super::*;
-    use crate::host::api::{ApiFacts, RequestCounts, ServerTime};
-    use crate::host::trouble::Troubles;
+    use crate::host::api::ServerTime;
 
     #[tokio::test(start_paused = true)]
     async fn a_client_whose_credential_is_refused_is_built_again_when_it_is_half_a_minute_old() {

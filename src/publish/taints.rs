@@ -14,6 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
 use super::clock::whole_seconds;
+use super::conditions::{Request, Step};
 use super::observed::{ObservedNode, TAINT_PREFIX, is_ours};
 use super::pacing::Backoff;
 use crate::condition::{Condition, ConditionType, Desired, Reason, Uptime};
@@ -34,8 +35,8 @@ pub fn patch(node: &ObservedNode, taints: &[Taint]) -> Value {
 #[derive(Debug)]
 pub struct Tainter {
     settings: TaintSettings,
-    /// Since when each condition has a problem, and its [`flips`](crate::condition::Condition::flips): others mean another problem.
-    problems: HashMap<ConditionType, (u32, Uptime)>,
+    /// Since when monitors have reported a problem of each condition.
+    problems: HashMap<ConditionType, Uptime>,
     pub backoff: Backoff,
 }
 
@@ -44,13 +45,14 @@ impl Tainter {
         Self { settings, problems: HashMap::new(), backoff: Backoff::new(LONGEST_DELAY) }
     }
 
-    /// The patch to send now to a Node that the engine has adopted, or when to ask again.
-    pub fn step(&mut self, desired: &Desired, node: &ObservedNode, now: Now) -> Result<Value, Uptime> {
+    /// What to do now about the taints of a Node that the engine has adopted.
+    pub fn step(&mut self, desired: &Desired, node: &ObservedNode, now: Now) -> Step {
         let (taints, due) = self.wanted(desired, &node.taints, now);
-        if taints == node.taints {
-            return Err(due);
+        match self.backoff.until(now.uptime) {
+            _ if taints == node.taints => Step::WaitUntil(due),
+            Some(until) => Step::WaitUntil(until),
+            None => Step::Send(Request::Taint(patch(node, &taints))),
         }
-        self.backoff.until(now.uptime).map_or_else(|| Ok(patch(node, &taints)), Err)
     }
 
     /// Takes in that a write ended. Even one that succeeded delays the next one, as another writer may undo each.
@@ -78,12 +80,10 @@ impl Tainter {
                 }
                 continue;
             };
-            let since = self.problems.entry(*kind).or_insert((condition.flips, now.uptime));
-            if since.0 != condition.flips {
-                *since = (condition.flips, now.uptime);
-            }
+            // It may have ended and come back between two steps.
+            let since = (*self.problems.entry(*kind).or_insert(now.uptime)).max(condition.since);
             let is_sampled = Reason::by_name(&condition.reason).is_none_or(|reason| reason.spec().sampled);
-            let at = since.1 + if is_sampled { SAMPLED_AFTER } else { Duration::ZERO };
+            let at = since + if is_sampled { SAMPLED_AFTER } else { Duration::ZERO };
             if taints.iter().any(|taint| taint.key == key) {
                 continue; // with the reason of the time when it was set
             }

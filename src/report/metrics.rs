@@ -310,7 +310,7 @@ process_open_fds VALUE
             status: Status::False,
             reason: "KubeletHung".into(),
             message: "m".into(),
-            flips: 1,
+            since: Duration::ZERO,
         };
         let desired = Desired { conditions: vec![condition], ..Desired::default() };
         let requests = RequestCounts::default();

@@ -193,7 +193,7 @@ mod tests {
             status,
             reason: "KubeletCrashed".into(),
             message: "m".into(),
-            flips: 0,
+            since: Uptime::ZERO,
         };
         Desired { conditions: vec![condition], ..Desired::default() }
     }

@@ -98,11 +98,11 @@ impl World {
     }
 
     /// From now on this is desired of the Node that there is.
-    fn desire(&mut self, reason: Reason, flips: u32) {
+    fn desire(&mut self, reason: Reason, since: u64) {
         let (spec, message) = (reason.spec(), "m".to_owned());
         let (name, status, reason) = ("KubeletHealthy", spec.status, spec.name.to_owned());
         let node_uid = self.server.node["metadata"]["uid"].as_str().map(Into::into);
-        let published = vec![Published { name, status, reason, message, flips }];
+        let published = vec![Published { name, status, reason, message, since: at(since).uptime }];
         self.desired = Desired { node_uid, published, ..Desired::default() };
     }
 
@@ -113,24 +113,29 @@ impl World {
         let mut now = at(secs);
         for _ in 0..20 {
             match self.reconciler.step(&self.desired, now) {
-                Err(until) if until > now.uptime + Duration::from_secs(2) => return applied,
+                Step::WaitUntil(until) if until > now.uptime + Duration::from_secs(2) => return applied,
                 // A refused request is sent again a little later.
-                Err(_) => now = at(now.uptime.as_secs() + 1),
-                Ok(Request::Read) => self.reconciler.answered(&Request::Read, Ok(self.server.read()), now),
-                Ok(Request::Apply(node)) => {
+                Step::WaitUntil(_) => now = at(now.uptime.as_secs() + 1),
+                Step::Send(Request::Read) => self.reconciler.answered(&Request::Read, Ok(self.server.read()), now),
+                Step::Send(Request::Apply(node)) => {
                     let answer = self.server.apply(&node);
                     applied += usize::from(answer.is_ok());
                     self.reconciler.answered(&Request::Apply(node), answer, now);
                 }
-                Ok(Request::Taint(_)) => unreachable!("the reconciler of conditions"),
+                Step::Send(Request::Taint(_)) => unreachable!("the reconciler of conditions"),
             }
         }
         panic!("it does not come to rest: {:?}", self.reconciler);
     }
 
+    /// Whether nothing is to be sent now.
+    fn waits(&mut self, secs: u64) -> bool {
+        matches!(self.reconciler.step(&self.desired, at(secs)), Step::WaitUntil(_))
+    }
+
     /// Sends an apply whose answer does not come; what was sent.
     fn send_without_answer(&mut self, secs: u64) -> Box<Node> {
-        let Ok(Request::Apply(node)) = self.reconciler.step(&self.desired, at(secs)) else {
+        let Step::Send(Request::Apply(node)) = self.reconciler.step(&self.desired, at(secs)) else {
             panic!("nothing to apply")
         };
         self.reconciler.answered(&Request::Apply(node.clone()), Err(Failure::Unanswered), at(secs));
@@ -242,7 +247,10 @@ fn an_apply_that_was_carried_out_without_an_answer_is_found_on_the_node() {
     world.desire(Reason::KubeletCrashed, 1);
     let sent = world.send_without_answer(20);
     world.server.apply(&sent).unwrap();
-    assert!(matches!(world.reconciler.step(&world.desired, at(30)), Ok(Request::Read)), "the Node is read first");
+    assert!(
+        matches!(world.reconciler.step(&world.desired, at(30)), Step::Send(Request::Read)),
+        "the Node is read first"
+    );
     assert_eq!(world.settle(40), 0);
     assert_eq!(world.server.shown(), shows("False", 20), "the transition time of the write that succeeded");
 }
@@ -264,17 +272,13 @@ fn a_fault_that_could_not_be_published_for_more_than_five_seconds_has_its_own_ti
     let mut world = World::new();
     world.desire(Reason::KubeletIsHealthy, 0);
     world.settle(10);
-    world.desire(Reason::KubeletCrashed, 1);
-    world.reconciler.note(&world.desired, at(20)); // the API server does not answer
+    world.desire(Reason::KubeletCrashed, 20); // the API server does not answer
     world.settle(24);
     assert_eq!(message(&world), "m");
-    world.desire(Reason::KubeletIsHealthy, 2);
-    world.reconciler.note(&world.desired, at(30));
+    world.desire(Reason::KubeletIsHealthy, 30);
     world.settle(90);
     assert_eq!(message(&world), "m", "it is no fault");
-    world.desire(Reason::KubeletCrashed, 3);
-    world.reconciler.note(&world.desired, at(122));
-    world.reconciler.note(&world.desired, at(150));
+    world.desire(Reason::KubeletCrashed, 122);
     world.settle(200);
     assert_eq!((message(&world).as_str(), world.server.shown()), ("m (since 06:02:02Z)", shows("False", 200)));
     assert_eq!(world.settle(400), 0, "it stays the same");
@@ -317,7 +321,7 @@ fn an_event_of_the_watch_that_is_older_than_our_own_write_is_ignored() {
     world.desire(Reason::KubeletCrashed, 1);
     world.settle(20);
     world.reconciler.watched(before, at(21));
-    assert!(world.reconciler.step(&world.desired, at(21)).is_err());
+    assert!(world.waits(21));
 }
 
 #[test]
@@ -364,7 +368,9 @@ fn the_first_apply_fails_if_another_manager_has_become_the_owner_since() {
     let mut world = World::new();
     world.desire(Reason::KubeletCrashed, 0);
     world.reconciler.watched(world.server.read(), at(5));
-    let Ok(Request::Apply(sent)) = world.reconciler.step(&world.desired, at(5)) else { panic!("nothing to apply") };
+    let Step::Send(Request::Apply(sent)) = world.reconciler.step(&world.desired, at(5)) else {
+        panic!("nothing to apply")
+    };
     world.server.write("other", &[json!({"type": "KubeletHealthy", "status": "True"})]);
     let answer = world.server.apply(&sent);
     assert!(answer.is_err());
@@ -378,7 +384,7 @@ fn what_another_manager_overwrites_is_written_again_three_times_an_hour_and_then
     let mut world = World::new();
     world.desire(Reason::KubeletCrashed, 0);
     let (name, status, reason) = ("NodeStorageHealthy", Status::True, "StorageIsHealthy".to_owned());
-    world.desired.published.push(Published { name, status, reason, message: "m".into(), flips: 0 });
+    world.desired.published.push(Published { name, status, reason, message: "m".into(), since: at(0).uptime });
     world.settle(10);
     let overwrite = json!({"type": "KubeletHealthy", "status": "True", "reason": "Theirs", "message": "theirs",
         "lastHeartbeatTime": "2026-11-26T06:00:00Z", "lastTransitionTime": "2026-11-26T06:00:00Z"});
@@ -393,7 +399,7 @@ fn what_another_manager_overwrites_is_written_again_three_times_an_hour_and_then
     assert!(world.reconciler.foreign_owners().unwrap().contains("field manager other"));
     // Another condition of ours changes: the apply neither deletes theirs nor changes it.
     world.desired.published[1].status = Status::False;
-    world.desired.published[1].flips = 1;
+    world.desired.published[1].since = at(1).uptime;
     assert_eq!(world.settle(600), 1);
     assert_eq!(world.server.shown(), theirs);
     assert!(world.server.node["status"]["conditions"].as_array().unwrap().contains(&overwrite));
@@ -412,7 +418,7 @@ fn a_write_that_fails_while_reads_succeed_is_tried_again_ever_less_often() {
         world.reconciler.watched(world.server.read(), at(0));
         let mut tries = 0;
         for secs in 0..600 {
-            while let Ok(request) = world.reconciler.step(&world.desired, at(secs)) {
+            while let Step::Send(request) = world.reconciler.step(&world.desired, at(secs)) {
                 let is_read = matches!(request, Request::Read);
                 tries += u32::from(!is_read);
                 assert!(tries < 100, "{failure:?}: at {secs} s");
@@ -432,7 +438,8 @@ fn after_an_apply_that_succeeded_the_failures_before_it_delay_nothing() {
     (0..10).for_each(|_| world.reconciler.answered(&conflict, Err(Failure::Changed), at(0)));
     assert_eq!(world.settle(70), 1);
     world.reconciler.answered(&conflict, Err(Failure::Changed), at(71));
-    assert!(world.reconciler.step(&world.desired, at(71)).unwrap_err() < at(72).uptime);
+    let step = world.reconciler.step(&world.desired, at(71));
+    assert!(matches!(step, Step::WaitUntil(until) if until < at(72).uptime), "{step:?}");
 }
 
 #[test]
@@ -447,14 +454,17 @@ fn at_a_stop_conditions_and_taints_are_written_at_once_whatever_failed_before() 
     for request in [Request::Apply(Box::default()), Request::Taint(Value::Null)] {
         (0..10).for_each(|_| world.reconciler.answered(&request, Err(Failure::Refused), at(10)));
     }
-    assert!(world.reconciler.step(&world.desired, at(10)).is_err());
+    assert!(world.waits(10));
     world.desire(Reason::NodevigilStopped, 2);
     world.desired.without_taints = true;
-    let Ok(Request::Apply(node)) = world.reconciler.step(&world.desired, at(10)) else { panic!("nothing to apply") };
+    let Step::Send(Request::Apply(node)) = world.reconciler.step(&world.desired, at(10)) else {
+        panic!("nothing to apply")
+    };
     let answer = world.server.apply(&node);
     world.reconciler.answered(&Request::Apply(node), answer, at(10));
-    let taint = world.reconciler.step(&world.desired, at(10)).unwrap();
-    assert!(matches!(taint, Request::Taint(_)), "{taint:?}");
+    let Step::Send(taint @ Request::Taint(_)) = world.reconciler.step(&world.desired, at(10)) else {
+        panic!("no taint")
+    };
     world.reconciler.answered(&taint, Err(Failure::Refused), at(10));
-    assert!(world.reconciler.step(&world.desired, at(10)).is_err(), "failures from here on count");
+    assert!(world.waits(10), "failures from here on count");
 }

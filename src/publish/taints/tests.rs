@@ -29,10 +29,11 @@ impl World {
         }
     }
 
-    fn desire(&mut self, reason: Reason, flips: u32) {
+    fn desire(&mut self, reason: Reason, since: u64) {
         let (kind, spec) = (ConditionType::KubeletHealthy, reason.spec());
         let (reason, message) = (spec.name.to_owned(), "m".to_owned());
-        self.desired.conditions = vec![Condition { kind, status: spec.status, reason, message, flips }];
+        self.desired.conditions =
+            vec![Condition { kind, status: spec.status, reason, message, since: at(since).uptime }];
     }
 
     fn node(&self) -> ObservedNode {
@@ -41,17 +42,22 @@ impl World {
         ObservedNode::read(serde_json::from_value(node).unwrap()).unwrap()
     }
 
-    fn step(&mut self, secs: u64) -> Result<Value, Uptime> {
+    fn step(&mut self, secs: u64) -> Step {
         self.tainter.step(&self.desired, &self.node(), at(secs))
+    }
+
+    /// Whether something is to be written.
+    fn writes(&mut self, secs: u64) -> bool {
+        matches!(self.step(secs), Step::Send(_))
     }
 
     /// Writes what is to be written, and returns our taints of the Node, with values and effects.
     fn settle(&mut self, secs: u64) -> Vec<String> {
-        if let Ok(patch) = self.step(secs) {
+        if let Step::Send(Request::Taint(patch)) = self.step(secs) {
             assert_eq!(patch["metadata"]["resourceVersion"], self.version.to_string());
             self.set(&patch["spec"]["taints"]);
             self.tainter.answered(at(secs));
-            assert!(self.step(secs).is_err(), "it does not come to rest");
+            assert!(!self.writes(secs), "it does not come to rest");
         }
         assert_eq!(self.taints[0], foreign("example.com/a"), "others' taints stay as they were");
         let ours = self.node().taints.into_iter().filter(is_ours);
@@ -96,9 +102,9 @@ fn a_sampled_reason_taints_after_a_minute_without_a_break() {
     let mut world = World::new();
     world.desire(Reason::KubeletHung, 1);
     assert!(world.settle(100).is_empty());
-    assert_eq!(world.step(130), Err(at(160).uptime));
+    assert!(matches!(world.step(130), Step::WaitUntil(until) if until == at(160).uptime));
     // It recovered and hung again, which the publisher may see as one change.
-    world.desire(Reason::KubeletHung, 3);
+    world.desire(Reason::KubeletHung, 150);
     assert!(world.settle(150).is_empty() && world.settle(209).is_empty());
     assert_eq!(world.settle(210).len(), 1);
     // A restarted agent leaves it as it is.
@@ -157,10 +163,10 @@ fn a_taint_that_another_writer_drops_is_set_again_but_not_for_ever() {
 fn after_a_conflict_the_new_list_is_the_one_that_is_changed() {
     let mut world = World::new();
     world.desire(Reason::KubeletCrashed, 1);
-    assert!(world.step(10).is_ok());
+    assert!(world.writes(10));
     world.set(&json!([foreign("example.com/a"), foreign("example.com/b")]));
     world.tainter.answered(at(10));
-    assert!(world.step(10).is_err(), "not at once");
+    assert!(!world.writes(10), "not at once");
     assert_eq!(world.settle(11).len(), 1);
     assert_eq!(world.taints[1], foreign("example.com/b"));
 }
@@ -171,7 +177,7 @@ fn a_refusal_is_tried_again_ever_less_often() {
     world.desire(Reason::KubeletCrashed, 1);
     let mut tries = 0;
     for secs in 0..7200 {
-        if world.step(secs).is_ok() {
+        if world.writes(secs) {
             tries += 1;
             world.tainter.answered(at(secs));
         }

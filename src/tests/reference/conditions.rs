@@ -1,9 +1,9 @@
 //! docs/reference/conditions.md
 
 use super::{generated, head, repository, row};
-use crate::condition::profile::{Profile, Translator};
+use crate::condition::profile::Profile;
 use crate::condition::suppression::MAINTENANCE_SIGNALS;
-use crate::condition::{Condition, ConditionType, Published, Reason, ReasonSpec};
+use crate::condition::{Condition, ConditionType, Published, Reason, ReasonSpec, Uptime};
 use crate::publish::taint_key;
 
 const INTRODUCTION: &str = "\
@@ -89,7 +89,7 @@ fn table(kind: Option<ConditionType>) -> String {
 
 /// The conditions that a profile adds to a healthy Node.
 pub fn added_by(profile: Profile) -> Vec<Published> {
-    Translator::new(profile).translate(&healthy()).split_off(ConditionType::ALL.len())
+    profile.translate(&healthy(), &[], Uptime::ZERO).split_off(ConditionType::ALL.len())
 }
 
 fn healthy() -> Vec<Condition> {
@@ -104,7 +104,7 @@ fn profile(name: &str, profile: Profile) -> String {
             let with = |condition: &Condition| Some(condition.kind) == reason.spec().condition;
             let of_one = healthy.iter().map(|one| if with(one) { shown(**reason) } else { one.clone() });
             let of_one: Vec<_> = of_one.collect();
-            let translated = Translator::new(profile).translate(&of_one);
+            let translated = profile.translate(&of_one, &[], Uptime::ZERO);
             let status = translated.iter().find(|shown| shown.name == published.name).unwrap().status;
             status == published.status.opposite()
         });
@@ -118,5 +118,5 @@ fn profile(name: &str, profile: Profile) -> String {
 fn shown(reason: Reason) -> Condition {
     let ReasonSpec { name, condition, status, .. } = *reason.spec();
     let kind = condition.unwrap_or(ConditionType::KubeletHealthy);
-    Condition { kind, status, reason: name.to_owned(), message: String::new(), flips: 0 }
+    Condition { kind, status, reason: name.to_owned(), message: String::new(), since: Uptime::ZERO }
 }

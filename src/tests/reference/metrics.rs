@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 
 use super::{generated, head, row};
-use crate::condition::{Condition, ConditionType, Desired, Reason};
+use crate::condition::{Condition, ConditionType, Desired, Reason, Uptime};
 use crate::host::api::{ApiFacts, RequestCounts};
 use crate::host::trouble::{Trouble, Troubles};
 use crate::report::metrics::Metrics;
@@ -43,7 +43,7 @@ pub struct Metric {
 pub fn metrics() -> Vec<Metric> {
     let spec = Reason::KubeletCrashed.spec();
     let (kind, reason) = (ConditionType::KubeletHealthy, spec.name.to_owned());
-    let condition = Condition { kind, status: spec.status, reason, message: String::new(), flips: 0 };
+    let condition = Condition { kind, status: spec.status, reason, message: String::new(), since: Uptime::ZERO };
     let desired = Desired { conditions: vec![condition], ..Desired::default() };
     let (requests, troubles) = (RequestCounts::default(), Troubles::default());
     requests.get_or_create(&[("verb", "get"), ("outcome", "success")]).inc();
