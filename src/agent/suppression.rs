@@ -57,9 +57,13 @@ impl Suppressions {
         });
         let age = api.node.as_ref().map(|node| server_time.duration_since(node.created));
         let is_new = age.is_some_and(|age| age < SignedDuration::try_from(JUST_STARTED).unwrap_or_default());
+        // A time in the future says nothing.
+        let signal_age = |since: Timestamp| Duration::try_from(server_time.duration_since(since)).ok();
+        let signals = api.node.iter().flat_map(|node| &node.signals);
+        let signals: Vec<_> = signals.map(|(signal, since)| (*signal, since.and_then(signal_age))).collect();
         let circumstances = Circumstances {
             pause,
-            signals: api.node.as_ref().map_or(&[], |node| &node.signals),
+            signals: &signals,
             package_manager: if is_well { None } else { self.package_locks.holder(now).await },
             has_just_started: now < JUST_STARTED || is_new,
         };

@@ -36,6 +36,10 @@ impl Suppression {
 pub enum MaintenanceSignal {
     /// A condition of that type with status `True`.
     Condition(&'static str),
+    /// The same on a Node that is cordoned (`spec.unschedulable`). An administrator clears it, and may forget to.
+    Drain(&'static str),
+    /// A label with that key and one of these values.
+    Label(&'static str, &'static [&'static str]),
     /// An annotation with that key and one of these values; any but an empty one if none is listed.
     Annotation(&'static str, &'static [&'static str]),
     /// A taint with that key, whatever its value and effect.
@@ -46,39 +50,48 @@ pub enum MaintenanceSignal {
 
 /// The maintenance signals, each with what sets it. They do not include plans (`MaintenancePlanned`) and candidates for removal
 /// (`DeletionCandidateOfClusterAutoscaler`): weeks may pass before these are carried out.
-pub const MAINTENANCE_SIGNALS: &[(MaintenanceSignal, &str)] = &[
-    (MaintenanceSignal::Condition("DrainInProgress"), "an administrator (KEP-5683)"),
-    (MaintenanceSignal::Condition("Drained"), "an administrator (KEP-5683)"),
-    (MaintenanceSignal::Condition("MaintenanceInProgress"), "an administrator (KEP-5683)"),
-    (MaintenanceSignal::Condition("GracefulNodeShutdownInProgress"), "an administrator (KEP-5683)"),
-    (MaintenanceSignal::Annotation("weave.works/kured-reboot-in-progress", &[]), "kured with --annotate-nodes"),
-    // It stays as "false" after a reboot.
-    (
-        MaintenanceSignal::Annotation("flatcar-linux-update.v1.flatcar-linux.net/reboot-in-progress", &["true"]),
-        "Flatcar Linux Update Operator",
-    ),
-    // Degraded and Unreconcilable are no maintenance.
-    (
-        MaintenanceSignal::Annotation("machineconfiguration.openshift.io/state", &["Working", "Rebooting"]),
-        "OpenShift Machine Config Operator",
-    ),
-    (MaintenanceSignal::Taint("node.kubernetes.io/out-of-service"), "an administrator or a controller (KEP-2268)"),
-    (MaintenanceSignal::Taint("karpenter.sh/rebooting"), "Karpenter, for a repair by reboot"),
-    (MaintenanceSignal::Taint("karpenter.sh/disrupted"), "Karpenter, for the Node's removal"),
-    (MaintenanceSignal::Taint("ToBeDeletedByClusterAutoscaler"), "cluster-autoscaler"),
-    (MaintenanceSignal::Taint("cloud.google.com/impending-node-termination"), "Google Cloud"),
-    (MaintenanceSignal::Taint("aws-node-termination-handler/spot-itn"), "AWS Node Termination Handler"),
-    (
-        MaintenanceSignal::Taint("aws-node-termination-handler/asg-lifecycle-termination"),
-        "AWS Node Termination Handler",
-    ),
-    (MaintenanceSignal::Deletion, "the API server, when the Node is deleted"),
-];
+pub const MAINTENANCE_SIGNALS: &[(MaintenanceSignal, &str)] = {
+    use MaintenanceSignal::{Annotation, Condition, Deletion, Drain, Label, Taint};
+    &[
+        (Drain("DrainInProgress"), "an administrator (KEP-5683)"),
+        (Drain("Drained"), "an administrator (KEP-5683)"),
+        (Condition("MaintenanceInProgress"), "an administrator (KEP-5683)"),
+        (Condition("GracefulNodeShutdownInProgress"), "an administrator (KEP-5683)"),
+        (Annotation("weave.works/kured-reboot-in-progress", &[]), "kured with --annotate-nodes"),
+        // It stays as "false" after a reboot.
+        (
+            Annotation("flatcar-linux-update.v1.flatcar-linux.net/reboot-in-progress", &["true"]),
+            "Flatcar Linux Update Operator",
+        ),
+        // Degraded and Unreconcilable are no maintenance.
+        (
+            Annotation("machineconfiguration.openshift.io/state", &["Working", "Rebooting"]),
+            "OpenShift Machine Config Operator",
+        ),
+        (Taint("node.kubernetes.io/out-of-service"), "an administrator or a controller (KEP-2268)"),
+        (Taint("karpenter.sh/rebooting"), "Karpenter, for a repair by reboot"),
+        (Taint("karpenter.sh/disrupted"), "Karpenter, for the Node's removal"),
+        (Taint("ToBeDeletedByClusterAutoscaler"), "cluster-autoscaler"),
+        // Its other states are final and stay: drain-failed, remediation-succeeded, remediation-failed.
+        (
+            Label("dgxc.nvidia.com/nvsentinel-state", &["quarantined", "draining", "drain-succeeded", "remediating"]),
+            "NVSentinel",
+        ),
+        (Label("nvsentinel.dgxc.nvidia.com/managed", &["false"]), "NVSentinel, for a remediation by others"),
+        (Taint("nvsentinel.dgxc.nvidia.com/external-remediation"), "NVSentinel, for a remediation by others"),
+        (Taint("cloud.google.com/impending-node-termination"), "Google Cloud"),
+        (Taint("aws-node-termination-handler/spot-itn"), "AWS Node Termination Handler"),
+        (Taint("aws-node-termination-handler/asg-lifecycle-termination"), "AWS Node Termination Handler"),
+        (Deletion, "the API server, when the Node is deleted"),
+    ]
+};
 
 impl fmt::Display for MaintenanceSignal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Condition(kind) => write!(f, "condition {kind}=True"),
+            Self::Drain(kind) => write!(f, "condition {kind}=True (cordoned)"),
+            Self::Label(key, values) => write!(f, "label {key}={}", values.join("|")),
             Self::Annotation(key, []) => write!(f, "annotation {key}"),
             Self::Annotation(key, values) => write!(f, "annotation {key}={}", values.join("|")),
             Self::Taint(key) => write!(f, "taint {key}"),
@@ -92,8 +105,8 @@ impl fmt::Display for MaintenanceSignal {
 pub struct Circumstances<'a> {
     /// By whom nodevigil is paused and until when, if it is.
     pub pause: Option<String>,
-    /// The maintenance signals on the Node.
-    pub signals: &'a [MaintenanceSignal],
+    /// The maintenance signals on the Node, and how old each is if it says so.
+    pub signals: &'a [(MaintenanceSignal, Option<Duration>)],
     /// The package manager that holds its lock, if one does.
     pub package_manager: Option<&'static str>,
     /// Whether the host booted or the Node was created less than two minutes ago.
@@ -112,14 +125,14 @@ pub struct Suppressor {
 }
 
 impl Suppressor {
-    /// A signal of maintenance counts for at most `max` after it was first seen.
+    /// A signal of maintenance counts for at most `max` by its own time, else after it was first seen.
     pub const fn new(max: Duration) -> Self {
         Self { max, signals: Vec::new(), upgrade: None }
     }
 
     /// The suppression that applies, if any.
     pub fn decide(&mut self, circumstances: Circumstances<'_>, now: Uptime) -> Option<Suppression> {
-        let signal = self.current_signal(circumstances.signals, now);
+        let signal = self.current_signal(&circumstances, now);
         let package_manager = circumstances.package_manager.filter(|_| self.upgrade_counts(now));
         if let Some(why) = circumstances.pause {
             Some(Suppression::Paused { why })
@@ -132,14 +145,12 @@ impl Suppressor {
         }
     }
 
-    fn current_signal(&mut self, on_node: &[MaintenanceSignal], now: Uptime) -> Option<MaintenanceSignal> {
-        self.signals.retain(|(signal, _)| on_node.contains(signal));
-        for signal in on_node {
-            if !self.signals.iter().any(|(known, _)| known == signal) {
-                self.signals.push((*signal, now));
-            }
-        }
-        self.signals.iter().find(|(_, since)| now < *since + self.max).map(|(signal, _)| *signal)
+    fn current_signal(&mut self, present: &Circumstances<'_>, now: Uptime) -> Option<MaintenanceSignal> {
+        let known = |signal| self.signals.iter().find(|(known, _)| *known == signal).map(|(_, since)| *since);
+        self.signals = present.signals.iter().map(|(signal, _)| (*signal, known(*signal).unwrap_or(now))).collect();
+        let mut signals = present.signals.iter().zip(&self.signals);
+        let age = |own: Option<Duration>, since: Uptime| own.unwrap_or(now.saturating_sub(since));
+        signals.find(|((_, own), (_, since))| age(*own, *since) < self.max).map(|((signal, _), _)| *signal)
     }
 
     /// Whether the upgrade that is seen now has not lasted too long. One that is seen again within `UPGRADE_LASTS` is the same one: else a
@@ -291,16 +302,27 @@ mod tests {
             let mut suppressor = Suppressor::new(DAY);
             let mut decide =
                 |signals, secs| suppressor.decide(Circumstances { signals, ..Circumstances::default() }, at(secs));
-            let on_node = [*signal];
+            let on_node = [(*signal, None)];
             let expected = Some(Suppression::InMaintenance { why: format!("the Node has {signal}") });
             assert_eq!(decide(&on_node[..], 1000), expected);
             assert_eq!(decide(&on_node[..], 1000 + 86_399), expected);
             assert_eq!(decide(&on_node[..], 1000 + 86_400), None, "{signal} is older than a day");
-            let another = [*signal, MaintenanceSignal::Taint("example.com/new")];
+            let another = [(*signal, None), (MaintenanceSignal::Taint("example.com/new"), None)];
             assert!(decide(&another[..], 90_000).is_some(), "a new signal counts in addition to an old one");
             assert_eq!(decide(&[], 100_000), None);
             assert_eq!(decide(&on_node[..], 100_001), expected, "it was set again");
         }
+    }
+
+    #[test]
+    fn a_signal_with_a_time_of_its_own_counts_from_there_also_after_a_restart_of_the_agent_or_a_reboot() {
+        let decide = |age: u64, secs| {
+            let signals = [(MaintenanceSignal::Drain("Drained"), Some(Duration::from_secs(age)))];
+            let circumstances = Circumstances { signals: &signals, ..Circumstances::default() };
+            Suppressor::new(DAY).decide(circumstances, at(secs)).is_some()
+        };
+        assert!(decide(86_399, 10) && decide(0, 100_000));
+        assert!(!decide(86_400, 10), "the host has booted since");
     }
 
     #[test]
@@ -318,7 +340,7 @@ mod tests {
     fn a_pause_counts_before_maintenance_and_that_before_an_upgrade_and_a_start() {
         let mut all = Circumstances {
             pause: Some("paused".into()),
-            signals: &[MaintenanceSignal::Deletion],
+            signals: &[(MaintenanceSignal::Deletion, None)],
             package_manager: Some("rpm"),
             has_just_started: true,
         };

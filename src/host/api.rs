@@ -74,8 +74,8 @@ pub struct NodeFacts {
     pub provider_id: Option<String>,
     pub taint_keys: Vec<String>,
     pub conditions: Vec<ObservedCondition>,
-    /// The maintenance signals on the Node.
-    pub signals: Vec<MaintenanceSignal>,
+    /// The maintenance signals on the Node, and since when each is there if it says so.
+    pub signals: Vec<(MaintenanceSignal, Option<Timestamp>)>,
     /// The value of the annotation nodevigil.io/pause.
     pub pause: Option<String>,
     /// Whether it has a taint of ours.

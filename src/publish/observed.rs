@@ -1,5 +1,7 @@
 //! The Node as read from the API server: its conditions, which field managers own them, its taints, and its maintenance signals.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
@@ -61,22 +63,28 @@ impl ObservedNode {
         });
         let conditions: Vec<_> = observed.collect();
         let annotations = metadata.annotations.unwrap_or_default();
-        let has_signal = |signal: &MaintenanceSignal| match *signal {
-            MaintenanceSignal::Condition(kind) => conditions.iter().any(|one| one.kind == kind && one.status == "True"),
-            MaintenanceSignal::Annotation(key, []) => annotations.get(key).is_some_and(|value| !value.is_empty()),
-            MaintenanceSignal::Annotation(key, values) => {
-                annotations.get(key).is_some_and(|value| values.contains(&value.as_str()))
-            }
-            MaintenanceSignal::Taint(key) => taints.iter().any(|taint| taint.key == key),
-            MaintenanceSignal::Deletion => metadata.deletion_timestamp.is_some(),
+        let (labels, is_cordoned) = (metadata.labels.unwrap_or_default(), spec.unschedulable == Some(true));
+        let condition = |kind| conditions.iter().find(|one| one.kind == kind && one.status == "True");
+        let valued = |entries: &BTreeMap<String, String>, key, values: &[&str]| {
+            let counts = |value: &&String| !value.is_empty() && (values.is_empty() || values.contains(&value.as_str()));
+            entries.get(key).filter(counts).map(|value| value.parse().ok())
         };
+        let since = |signal: &MaintenanceSignal| match *signal {
+            MaintenanceSignal::Condition(kind) => condition(kind).map(|one| one.last_transition),
+            MaintenanceSignal::Drain(kind) => condition(kind).filter(|_| is_cordoned).map(|one| one.last_transition),
+            MaintenanceSignal::Annotation(key, values) => valued(&annotations, key, values),
+            MaintenanceSignal::Label(key, values) => valued(&labels, key, values),
+            MaintenanceSignal::Taint(key) => taints.iter().any(|taint| taint.key == key).then_some(None),
+            MaintenanceSignal::Deletion => metadata.deletion_timestamp.as_ref().map(|time| Some(time.0)),
+        };
+        let signals = MAINTENANCE_SIGNALS.iter().filter_map(|(signal, _)| Some((*signal, since(signal)?))).collect();
         let facts = NodeFacts {
             name: metadata.name?,
             uid: metadata.uid?,
             created,
             provider_id,
             taint_keys: taints.iter().map(|taint| taint.key.clone()).collect(),
-            signals: MAINTENANCE_SIGNALS.iter().map(|(signal, _)| *signal).filter(has_signal).collect(),
+            signals,
             pause: annotations.get(pause::ANNOTATION).map(|value| redact::bounded(value, MAX_PAUSE_BYTES)),
             has_our_taints: taints.iter().any(is_ours),
             conditions,
@@ -115,6 +123,8 @@ impl ObservedNode {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn node(managed_fields: &serde_json::Value) -> ObservedNode {
@@ -151,30 +161,41 @@ mod tests {
             (node["metadata"]["name"], node["metadata"]["uid"]) = ("n1".into(), "u1".into());
             ObservedNode::read(serde_json::from_value(node).unwrap()).unwrap().facts.signals
         };
+        let time = || Some("2026-11-26T09:00:00Z".parse().unwrap());
         for (signal, _) in MAINTENANCE_SIGNALS {
-            let (on_node, not_on_node) = match signal {
-                MaintenanceSignal::Condition(kind) => {
-                    let of = |status| serde_json::json!({"metadata": {}, "status": {"conditions": [{"type": kind, "status": status}]}});
-                    (of("True"), of("False"))
+            let condition = |kind, status| {
+                let time = "2026-11-26T09:00:00Z";
+                let condition = json!({"type": kind, "status": status, "lastTransitionTime": time});
+                json!({"metadata": {}, "spec": {"unschedulable": true}, "status": {"conditions": [condition]}})
+            };
+            let of = |entries: &str, key: &str, value: &str| json!({"metadata": {entries: {key: value}}});
+            let (on_node, not_on_node, since) = match signal {
+                MaintenanceSignal::Condition(kind) => (condition(kind, "True"), condition(kind, "False"), time()),
+                MaintenanceSignal::Drain(kind) => {
+                    let (drained, mut is_uncordoned) = (condition(kind, "True"), condition(kind, "True"));
+                    is_uncordoned["spec"] = json!({});
+                    (drained, is_uncordoned, time())
+                }
+                MaintenanceSignal::Annotation(key, []) => {
+                    (of("annotations", key, "2026-11-26T09:00:00Z"), of("annotations", key, ""), time())
                 }
                 MaintenanceSignal::Annotation(key, values) => {
-                    let of = |value: &str| serde_json::json!({"metadata": {"annotations": {*key: value}}});
-                    let value = values.last().copied().unwrap_or("2026-11-26T09:00:00Z");
-                    (of(value), of(if values.is_empty() { "" } else { "Done" }))
+                    (of("annotations", key, values[0]), of("annotations", key, "Done"), None)
+                }
+                MaintenanceSignal::Label(key, values) => {
+                    (of("labels", key, values[0]), of("labels", key, "Done"), None)
                 }
                 MaintenanceSignal::Taint(key) => {
-                    let of = |key: &str| {
-                        let taint = serde_json::json!({"key": key, "effect": "NoSchedule"});
-                        serde_json::json!({"metadata": {}, "spec": {"taints": [taint]}})
-                    };
-                    (of(key), of("node.kubernetes.io/unschedulable"))
+                    let of =
+                        |key: &str| json!({"metadata": {}, "spec": {"taints": [{"key": key, "effect": "NoSchedule"}]}});
+                    (of(key), of("node.kubernetes.io/unschedulable"), None)
                 }
                 MaintenanceSignal::Deletion => {
-                    let deleted = serde_json::json!({"metadata": {"deletionTimestamp": "2026-11-26T09:00:00Z"}});
-                    (deleted, serde_json::json!({"metadata": {}}))
+                    let deleted = json!({"metadata": {"deletionTimestamp": "2026-11-26T09:00:00Z"}});
+                    (deleted, json!({"metadata": {}}), time())
                 }
             };
-            assert_eq!((signals(on_node), signals(not_on_node)), (vec![*signal], vec![]), "{signal}");
+            assert_eq!((signals(on_node), signals(not_on_node)), (vec![(*signal, since)], vec![]), "{signal}");
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use serde_json::json;
 
 use crate::scene::{ObservedNode, Scene};
 
@@ -26,6 +27,34 @@ pub fn a_crash_during_maintenance_is_reported_after_it(scene: &Scene) -> Result<
     node.kubelet().ensure_unchanged(&crashed)?;
     node.start_kubelet()?;
     node.kubelet().ensure_only(crashed.at, &["False", "True"])
+}
+
+pub fn a_drain_counts_from_its_own_time_and_ends_with_the_cordon(scene: &Scene) -> Result<()> {
+    let node = scene.healthy()?;
+    let (plane, name) = (scene.plane(), node.name());
+    let drained_at = |time: &str| {
+        let condition = json!({"type": "Drained", "status": "True", "reason": "DrainCompleted", "message": "story",
+            "lastHeartbeatTime": time, "lastTransitionTime": time});
+        let patch = json!({"status": {"conditions": [condition]}}).to_string();
+        plane.kubectl(&["patch", "node", name, "--subresource=status", "-p", &patch])
+    };
+    plane.kubectl(&["cordon", name])?;
+    drained_at("2026-01-01T00:00:00Z")?;
+    let crashed = node.kill_for_good()?;
+    node.start_kubelet()?;
+
+    let now = node.sh("date --utc +%FT%TZ")?;
+    drained_at(now.trim())?;
+    node.wait_for_log("condition Drained=True")?;
+    let from = Instant::now();
+    node.kill_kubelet()?;
+    let unknown = node.kubelet().wait_for(from, "Unknown", "NodeInMaintenance")?;
+    node.kubelet().ensure_unchanged(&unknown)?;
+    let from = Instant::now();
+    plane.kubectl(&["uncordon", name])?;
+    node.kubelet().wait_for(from, "False", "KubeletCrashed")?;
+    node.start_kubelet()?;
+    node.kubelet().ensure_only(crashed.at, &["False", "True", "Unknown"])
 }
 
 /// Holds the lock of a package manager, as it does itself, until the unit `upgrade` is stopped. flock(1) takes a lock of another class.

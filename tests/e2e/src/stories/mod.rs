@@ -141,6 +141,7 @@ pub const STORIES: &[Story] = &[
     full("runtime::another_of_its_name", runtime::another_program_of_that_name_changes_nothing),
     full("pause::annotation", pause::an_annotation_pauses_until_it_is_removed),
     gate("maintenance::drain_like", maintenance::a_crash_during_maintenance_is_reported_after_it),
+    full("maintenance::drain", maintenance::a_drain_counts_from_its_own_time_and_ends_with_the_cordon),
     full("maintenance::package_upgrade", maintenance::a_crash_during_a_package_upgrade_is_reported_after_it),
     gate("taints::crash", taints::a_crash_taints_until_the_kubelet_is_back),
     full("taints::kept", taints::a_taint_is_set_again_and_goes_with_a_pause_and_a_stop),
