@@ -1,5 +1,7 @@
 //! The composition root: starts every task, connects the tasks by channels, and runs the loop of the agent.
 
+mod stop;
+
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -12,18 +14,18 @@ use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 use tokio::{runtime, task_local};
 
 use crate::agent::Agent;
-use crate::condition::{Condition, ConditionType, Desired, Transition, Uptime, View};
+use crate::condition::{ConditionType, Desired, Transition, Uptime, View};
 use crate::host::api::{ApiFacts, RequestCounts};
 use crate::host::clock::{next_multiple, uptime};
 use crate::host::kmsg::KernelLog;
 use crate::host::kubelet::{KubeletFacts, Watched};
 use crate::host::notify::Notifier;
 use crate::host::pod::is_pod;
-use crate::host::systemd::{is_service_active, is_unit_stopped};
+use crate::host::systemd::is_service_active;
 use crate::host::trouble::{Trouble, Troubles};
 use crate::host::{log, memory};
 use crate::monitor::{self, HungServices, Inputs};
@@ -48,10 +50,6 @@ const MAX_ENDS: usize = 3;
 const ENDS_COUNT_FOR: Duration = Duration::from_mins(10);
 /// How often the agent in a pod asks whether nodevigil.service runs.
 const ASK_SERVICE_EVERY: Duration = Duration::from_secs(10);
-/// At a stop the API server is given this time to take the last conditions.
-const STOP_WAIT: Duration = Duration::from_millis(1500);
-/// The time for systemd to report why the agent is stopped.
-const WHY_WAIT: Duration = Duration::from_millis(500);
 
 /// Runs the agent until it is stopped; `config` replaces the usual settings files if it is not empty.
 pub fn run(config: &[PathBuf]) -> ExitCode {
@@ -198,7 +196,7 @@ async fn serve_until_stopped(settings: Settings, troubles: Troubles) -> anyhow::
             Some(ended) = running.join_next() => anyhow::bail!("{} ended", ended.unwrap_or("a task")),
             () = stopped(&mut stops) => {
                 notifier.notify(NotifyState::Stopping);
-                return Ok(stop(&mut agent, api).await);
+                return Ok(stop::stop(&mut agent, api, &settings.kubernetes).await);
             }
             () = &mut service_started => {
                 tracing::warn!("nodevigil.service has started on this host, so this pod ends; it will wait when it is started again");
@@ -284,23 +282,6 @@ async fn stopped([terminate, interrupt]: &mut [Signal; 2]) {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
-}
-
-/// Ends the agent. If its unit was stopped, nothing monitors the node any more: problems become `Unknown`, and nodevigil's taints are
-/// removed. Before a restart or a shutdown everything stays as it is.
-async fn stop(agent: &mut Agent, mut api: watch::Receiver<ApiFacts>) -> u8 {
-    if !matches!(timeout(WHY_WAIT, is_unit_stopped()).await, Ok(Ok(true))) {
-        return 0;
-    }
-    let last = agent.withdraw_problems();
-    let is_shown = |api: &ApiFacts| {
-        let Some(node) = &api.node else { return last.is_empty() };
-        let shows =
-            |wanted: &Condition| node.condition(wanted.kind.name()).is_some_and(|shown| shown.reason == wanted.reason);
-        !node.has_our_taints && last.iter().all(shows)
-    };
-    timeout(STOP_WAIT, api.wait_for(is_shown)).await.ok();
-    0
 }
 
 #[cfg(test)]

@@ -63,6 +63,9 @@ kubectl -n kube-system wait --for=condition=complete job/nodevigil-cleanup --tim
 kubectl delete -f cleanup.yaml
 ```
 
+A pod that ends because its DaemonSet no longer wants it on the node (another `nodeSelector`, other `tolerations`, `kubectl delete daemonset`) turns what is `False` into
+`Unknown` and removes its taints. One that is replaced or restarted leaves everything as it is. A pod whose kubelet is dead is not told to end: there everything stays.
+
 On the hosts stay
 `/var/lib/nodevigil`, and until the next boot `/run/nodevigil` and the empty directory `/run/secrets/kubernetes.io/serviceaccount`.
 

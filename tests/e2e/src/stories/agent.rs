@@ -1,12 +1,13 @@
 //! Restarts, upgrades and the end of the agent, what they leave on the Node, and the sandbox of its unit.
 
+use std::fs;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::scene::{Condition, ObservedNode, Scene, wait_a_second};
-use crate::support::{WAIT, wait_until};
+use crate::support::{WAIT, namespaces, wait_until};
 
 /// After each of them systemd starts the agent again.
 const RESTARTS: [&str; 2] = ["systemctl restart nodevigil", "systemctl kill --signal=KILL nodevigil"];
@@ -71,6 +72,59 @@ pub fn a_pod_waits_while_the_service_runs(scene: &Scene) -> Result<()> {
     logs("publishing to Node")?;
     node.start_agent()?;
     logs("nodevigil.service has started on this host")
+}
+
+/// A pod here as well; its DaemonSet is an object that no controller acts by.
+pub fn a_pod_withdraws_if_its_daemonset_wants_no_other(scene: &Scene) -> Result<()> {
+    let (node, plane) = (scene.healthy()?, scene.plane());
+    let template =
+        json!({"metadata": {"labels": {"app": "nodevigil"}}, "spec": {"containers": [{"name": "a", "image": "a"}]}});
+    let spec = json!({"selector": {"matchLabels": {"app": "nodevigil"}}, "template": template});
+    let metadata = json!({"name": "nodevigil", "namespace": "kube-system"});
+    let daemonset = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata, "spec": spec});
+    let file = namespaces::work().join("daemonset.json");
+    fs::write(&file, daemonset.to_string())?;
+    plane.kubectl(&["apply", "-f", &file.display().to_string()])?;
+    let user = format!("--user=nodevigil:{}", node.name());
+    plane.kubectl(&["-n", "kube-system", "create", "rolebinding", "story", "--role=nodevigil-daemonset", &user])?;
+    let select = |selector: &Value| {
+        let patch = json!({"spec": {"template": {"spec": {"nodeSelector": selector}}}}).to_string();
+        plane.kubectl(&["-n", "kube-system", "patch", "daemonset", "nodevigil", "--type=merge", "-p", &patch])
+    };
+    let start = "systemd-run --quiet --collect --unit=pod --setenv=NODEVIGIL_HOST_ROOT=/ --setenv=NODEVIGIL_DAEMONSET=nodevigil nodevigil run";
+    let stop = || {
+        let from = Instant::now();
+        node.sh("systemctl stop pod").map(|_| from)
+    };
+    node.sh("systemctl stop nodevigil")?;
+    node.sh(start)?;
+    node.kill_for_good()?;
+
+    select(&json!({"pool": "another"}))?;
+    let withdrawn = node.kubelet().wait_for(stop()?, "Unknown", "NodevigilStopped")?;
+    ensure!(withdrawn.message.contains("KubeletCrashed"), "{withdrawn:?}");
+
+    select(&Value::Null)?;
+    let from = Instant::now();
+    node.sh(start)?;
+    let crashed = node.kubelet().wait_for(from, "False", "KubeletCrashed")?;
+    stop()?;
+    node.kubelet().ensure_unchanged(&crashed).context("it is replaced")?;
+
+    plane.kubectl(&["-n", "kube-system", "delete", "daemonset/nodevigil", "rolebinding/story"])?;
+    node.sh(start)?;
+    node.start_kubelet()?;
+    let crashed = node.kill_for_good()?;
+    stop()?;
+    node.kubelet().ensure_unchanged(&crashed).context("it may not read its DaemonSet")?;
+    plane.kubectl(&["-n", "kube-system", "create", "rolebinding", "story", "--role=nodevigil-daemonset", &user])?;
+    node.sh(start)?;
+    node.start_kubelet()?;
+    node.kill_for_good()?;
+    node.kubelet().wait_for(stop()?, "Unknown", "NodevigilStopped").context("the DaemonSet is deleted")?;
+    plane.kubectl(&["-n", "kube-system", "delete", "rolebinding/story"])?;
+    node.start_agent()?;
+    node.start_kubelet().map(drop)
 }
 
 /// systemd remembers how it ended.

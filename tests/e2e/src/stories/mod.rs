@@ -89,6 +89,7 @@ pub const STORIES: &[Story] = &[
     gate("agent::stop_while_true", agent::a_stop_of_the_agent_keeps_a_true),
     gate("agent::journal", agent::a_transition_has_fields_in_the_journal),
     full("agent::pod", agent::a_pod_waits_while_the_service_runs),
+    full("agent::pod_ends", agent::a_pod_withdraws_if_its_daemonset_wants_no_other),
     full("agent::upgraded", agent::an_upgrade_changes_nothing),
     full("agent::shutdown", agent::a_shutdown_is_no_fault),
     full("agent::sandbox", agent::systemd_finds_no_fault_with_the_unit),
