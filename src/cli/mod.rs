@@ -8,7 +8,6 @@ mod cleanup;
 mod config;
 mod diagnose;
 mod explain;
-mod host;
 mod pause;
 mod permissions;
 mod removal;

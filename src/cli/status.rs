@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::builder::PossibleValuesParser;
 use jiff::Timestamp;
 
-use super::{BAD, GOOD, Output, UNKNOWN, complain, host, is_colored, print};
+use super::{BAD, GOOD, Output, UNKNOWN, complain, is_colored, print};
 use crate::condition::{ConditionType, Status as ConditionStatus};
 use crate::host::clock;
 use crate::host::pause::Pause;
@@ -35,16 +35,10 @@ pub struct Status {
     /// Redraw the table each second until Ctrl-C; if stdout is not a terminal, print it at each change
     #[arg(short, long)]
     watch: bool,
-    /// Show the processes that use most memory and CPU time, instead of the conditions
-    #[arg(long, conflicts_with_all = ["condition", "watch"])]
-    host: bool,
 }
 
 impl Status {
     pub fn run(self) -> anyhow::Result<u8> {
-        if self.host {
-            return host::run(self.output);
-        }
         if self.watch {
             return self.watch();
         }

@@ -88,8 +88,9 @@ mod tests {
     #[test]
     fn a_program_that_was_written_since_then_may_have_been_replaced() {
         let program = tempfile::NamedTempFile::new().unwrap();
-        let after =
-            |secs| UNIX_EPOCH + Duration::from_secs(program.as_file().metadata().unwrap().ctime() as u64 + secs);
+        let after = |secs| {
+            UNIX_EPOCH + Duration::from_secs(program.as_file().metadata().unwrap().ctime().cast_unsigned() + secs)
+        };
         assert!(read(program.path(), after(0)).1);
         assert!(!read(program.path(), after(1000)).1);
     }

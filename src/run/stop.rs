@@ -53,7 +53,8 @@ pub async fn stop(agent: &mut Agent, mut api: watch::Receiver<ApiFacts>, setting
     let last = agent.withdraw_problems();
     let is_shown = |api: &ApiFacts| {
         let Some(node) = &api.node else { return last.is_empty() };
-        let shows = |wanted: &Condition| node.condition(wanted.kind.name()).is_some_and(|shown| shown.reason == wanted.reason);
+        let shows =
+            |wanted: &Condition| node.condition(wanted.kind.name()).is_some_and(|shown| shown.reason == wanted.reason);
         !node.has_our_taints && last.iter().all(shows)
     };
     timeout(STOP_WAIT, api.wait_for(is_shown)).await.ok();

@@ -181,7 +181,7 @@ fn the_largest_processes_are_named() {
     let cgroup = Some("/kubepods.slice/pod1".to_owned());
     let consumer = |pid, name: &str, cgroup, memory_mib, growth_mib| {
         let (name, memory_bytes, growth_bytes_per_sec) = (name.to_owned(), memory_mib * MIB, growth_mib * MIB);
-        Consumer { pid, name, cgroup, memory_bytes, growth_bytes_per_sec, cpu_percent: 0 }
+        Consumer { pid, name, cgroup, memory_bytes, growth_bytes_per_sec }
     };
     let (grows, large) = (consumer(7, "java", cgroup, 900, 300), consumer(8, "etcd", None, 2000, 0));
     let [_, outlook] = running_out().views(&message::largest(&[grows, large]));
