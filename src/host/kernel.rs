@@ -69,14 +69,23 @@ pub fn released() -> Vec<u64> {
 pub fn usages() -> Usages {
     let threads = LoadAverage::current().ok().map(|load| u64::from(load.max));
     let pids = number("/proc/sys/kernel/pid_max").map(|max| max.saturating_sub(RESERVED_PIDS));
-    let connections = |name: &str| number(Path::new("/proc/sys/net/netfilter").join(name));
     let files = procfs::sys::fs::file_nr().ok();
     Usages {
         pids: usage(threads, pids),
         threads: usage(threads, number("/proc/sys/kernel/threads-max")),
         files: usage(files.as_ref().map(|files| files.allocated), files.as_ref().map(|files| files.max)),
-        connections: usage(connections("nf_conntrack_count"), connections("nf_conntrack_max")),
+        connections: connections(),
     }
+}
+
+fn connections() -> Option<Usage> {
+    let read = |name: &str| number(Path::new("/proc/sys/net/netfilter").join(name));
+    usage(read("nf_conntrack_count"), read("nf_conntrack_max"))
+}
+
+/// Whether the kernel tracks as many connections as it can. New ones then fail, those within the host too.
+pub fn is_connection_table_full() -> bool {
+    connections().is_some_and(|Usage { used, limit }| used >= limit - limit / 50)
 }
 
 /// A limit of 0 is none, as `nf_conntrack_max` has it.

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::io::unix::AsyncFd;
 
+use super::kernel::is_connection_table_full;
 use super::watched;
 use crate::condition::Uptime;
 
@@ -151,6 +152,8 @@ pub struct Sample {
     /// Whether SIGKILL is pending for it.
     pub is_killed: bool,
     pub throttled: Throttled,
+    /// Whether probes may fail because the kernel can track no more connections.
+    pub is_connection_table_full: bool,
 }
 
 impl Sample {
@@ -228,6 +231,7 @@ pub fn sample(id: ProcessId, healthz: Option<SocketAddr>) -> Option<Sample> {
     sample.is_killed = process.status().is_ok_and(|status| (status.shdpnd | status.sigpnd) & SIGKILL_BIT != 0);
     sample.frozen_by = frozen_by(&process);
     sample.throttled = throttled(&process);
+    sample.is_connection_table_full = is_connection_table_full();
     sample.listener = healthz.map_or(Listener::Unknown, listener);
     Some(sample)
 }

@@ -146,6 +146,11 @@ impl RunningKubelet {
                 found(Reason::KubeletStarved, limit.into())
             };
         }
+        if failed.samples.last().is_some_and(|sample| sample.is_connection_table_full) {
+            return silent(format!(
+                "{what}; the kernel can track no more connections (net.netfilter.nf_conntrack_max)"
+            ));
+        }
         if failed.lease.is_renewed(now) {
             let evidence = match &self.last_probe {
                 Some(Probe::Status(_)) => "but it renews its Lease, so it works",

@@ -161,6 +161,26 @@ fn a_kubelet_that_a_limit_of_its_unit_throttles_is_a_warning_and_with_an_old_lea
     assert!(message.ends_with("and it does not renew its Lease"), "{message}");
 }
 
+/// kubernetes/kubernetes#115491: probes and the renewal of the Lease fail, and the kubelet is sound.
+#[test]
+fn while_no_connection_can_be_tracked_neither_probes_nor_the_lease_show_a_hang() {
+    let silent = Sample { state: 'S', is_connection_table_full: true, ..Sample::default() };
+    let mut story = Story::healthy();
+    for _ in 0..6 {
+        story.fail(812, &Probe::TimedOut, &silent);
+        story.lease(100);
+        story.now += Duration::from_secs(10);
+    }
+    let message = story.reports(Status::Unknown, Reason::KubeletHealthzSilent);
+    assert!(
+        message.ends_with("the kernel can track no more connections (net.netfilter.nf_conntrack_max)"),
+        "{message}"
+    );
+    story.fail(812, &Probe::TimedOut, &Sample { is_connection_table_full: false, ..silent });
+    story.lease(100);
+    story.reports(Status::False, Reason::KubeletHung);
+}
+
 /// The port may be another process's, and `healthzPort: 0` leaves nothing but the process.
 #[test]
 fn a_kubelet_that_is_suspended_is_a_hang_whoever_answers_and_if_it_serves_no_healthz() {
