@@ -39,12 +39,12 @@ CRANE := $(CACHE)/crane/$(call key,packaging/image/go.mod packaging/image/go.sum
 HELM := $(CACHE)/helm/$(call key,packaging/helm/go.mod packaging/helm/go.sum)
 # kube-scheduler, for pods:: alone.
 SCHEDULER := $(CACHE)/scheduler/$(call key,tests/cluster/go.mod tests/cluster/go.sum)
-# Debian's kernel for the virtual machine of memory::host_thrashes.
-KERNEL := $(CACHE)/kernel
+# Images of guests, one directory for each suite of Debian. They stay as Debian was when they were made; remove one to have it made anew.
+GUESTS := $(CACHE)/guests/$(call key,tests/e2e/image.sh)
 
 # What the program of the stories reads, and how it is built: the agent is nearly what is shipped, the program that judges it is a
 # debug build, whose crates cargo test has built.
-STORIES_ENV = KUBEBUILDER_ASSETS="$(ASSETS)" NODEVIGIL_CONSUMERS="$(CONSUMERS)" NODEVIGIL_CRDS="$(CRDS)" NODEVIGIL_PEER="$(PEER)" NODEVIGIL_KERNEL="$(KERNEL)" NODEVIGIL_HELM="$(HELM)" NODEVIGIL_SCHEDULER="$(SCHEDULER)"
+STORIES_ENV = KUBEBUILDER_ASSETS="$(ASSETS)" NODEVIGIL_CONSUMERS="$(CONSUMERS)" NODEVIGIL_CRDS="$(CRDS)" NODEVIGIL_PEER="$(PEER)" NODEVIGIL_GUESTS="$(GUESTS)" NODEVIGIL_HELM="$(HELM)" NODEVIGIL_SCHEDULER="$(SCHEDULER)"
 QUIET := --quiet
 define E2E
 cargo build $(QUIET) --locked --profile gate --package nodevigil && cargo build $(QUIET) --locked --package nodevigil-e2e && \
@@ -58,7 +58,7 @@ BUILD_PROGRAMS := cc:gcc:libc6-dev
 RELEASE_PROGRAMS := gcc:gcc:libc6-dev musl-gcc:musl-tools readelf:binutils
 ARM_PROGRAMS := aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu:libc6-dev-arm64-cross readelf:binutils
 NODE_PROGRAMS := unshare:util-linux systemctl:systemd dbus-daemon:dbus ip:iproute2 containerd:containerd runc:runc nft:nftables mkfs.ext4:e2fsprogs losetup:mount patch:patch
-GUEST_PROGRAMS := qemu-system-x86_64:qemu-system-x86 busybox:busybox-static
+GUEST_PROGRAMS := qemu-system-x86_64:qemu-system-x86 busybox:busybox-static debootstrap:debootstrap
 FULL_PROGRAMS := faketime:faketime python3:python3 curl:curl rpm:rpm busybox:busybox-static
 PACKAGE_PROGRAMS := cloud-init:cloud-init cpio:cpio lintian:lintian rpmlint:rpmlint rpm:rpm
 define INSTALL
@@ -96,13 +96,13 @@ if [ ! -d "$(2)" ]; then \
 fi
 endef
 
-.PHONY: help docs site test stories gate-needs full-needs demo demo-plan picture record well test-full oracle flags rules packed bench fuzz audit release musl packages arm arm-needs test-arm image chart crane helm sbom dist install rust cluster consumers crds kernel scheduler peer promtool nfpm kubelets cargo-deny mdbook clean
+.PHONY: help docs site test stories nodes gate-needs guest-needs full-needs demo demo-plan picture record well test-full oracle flags rules packed bench fuzz audit release musl packages arm arm-needs test-arm image chart crane helm sbom dist install rust cluster consumers crds scheduler peer promtool nfpm kubelets cargo-deny mdbook clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo "  Writes to: this tree, $(CACHE) and a temporary directory."
-	@echo "  test, test-full, stories, demo, well, bench and oracle need root, as they boot nodes in namespaces, and may install Debian packages."
+	@echo "  test, test-full, stories, nodes, demo, well, bench and oracle need root, as they boot nodes in namespaces, and may install Debian packages."
 
 test: cargo-deny ## The gate: format, lints, dependencies' licences and sources, tests, stories on a real node
 	@tests/step.sh "cargo fmt" cargo fmt --all --check
@@ -113,13 +113,23 @@ test: cargo-deny ## The gate: format, lints, dependencies' licences and sources,
 	@tests/step.sh "cargo test" cargo test --locked --no-fail-fast
 	@tests/step.sh "stories" $(MAKE) stories TIER=gate
 
-stories: $(if $(filter gate,$(TIER)),gate-needs,full-needs consumers crds kernel scheduler chart) ## What happens to real nodes, TIER=full (or gate); STORIES="life:: api" for a part, TABLE=FILE for what they provoke
-	@$(E2E) --tier $(or $(TIER),full) $(if $(TABLE),--table $(abspath $(TABLE))) $(STORIES)
+stories: $(if $(NODE),guest-needs) $(if $(filter gate,$(TIER)),gate-needs,full-needs consumers crds scheduler chart) ## What happens to real nodes, TIER=full (or gate); STORIES="life:: api" for a part, NODE=debian-13 on guests, TABLE=FILE for what they provoke
+	@$(E2E) --tier $(or $(TIER),full) $(if $(NODE),--node $(NODE)) $(if $(TABLE),--table $(abspath $(TABLE))) $(STORIES)
+
+# Two guests at a time would make both slow. All kinds run, whatever became of one.
+nodes: guest-needs gate-needs ## The gate's stories and those of guests on each kind of node, or on NODES="debian-13", and docs/platforms.md about it (three hours)
+	@failed=; for node in $(or $(NODES),namespaces debian-13 debian-12 debian-sid); do \
+	  echo "== $$node"; $(E2E) --tier gate --node $$node --platforms docs/platforms.md $(STORIES) || failed="$$failed $$node"; \
+	done; [ -z "$$failed" ] || { echo "stories failed on:$$failed" >&2; exit 1; }
 
 gate-needs: rust
 	@$(NEED_ROOT)
 	@$(call INSTALL,$(NODE_PROGRAMS))
 	@$(MAKE) cluster
+
+guest-needs:
+	@$(NEED_ROOT)
+	@$(call INSTALL,$(GUEST_PROGRAMS))
 
 full-needs:
 	@$(NEED_ROOT)
@@ -306,10 +316,6 @@ crds:
 
 scheduler:
 	@$(call GO_BUILD,kube-scheduler,$(SCHEDULER),GO_TOOLS=k8s.io/kubernetes/cmd/kube-scheduler tests/cluster/build.sh "$(SCHEDULER)")
-
-kernel:
-	@$(call INSTALL,$(GUEST_PROGRAMS))
-	@[ -d "$(KERNEL)" ] || tests/e2e/kernel.sh "$(KERNEL)"
 
 peer:
 	@$(call GO_BUILD,node-problem-detector (three minutes),$(PEER),tests/cluster/build.sh "$(PEER)" tests/cluster/npd config/kernel-monitor.json config/health-checker-kubelet.json)

@@ -20,6 +20,8 @@ const CALLS: &[(&str, &str)] = &[
     ("$(call BUILD,$(ARM_TARGET)", "aarch64-linux-gnu-gcc"),
     ("--target $(ARM_TARGET)", "aarch64-linux-gnu-gcc"),
     ("$(E2E)", "containerd"),
+    ("--node", "qemu-system-x86_64"),
+    ("--node", "debootstrap"),
 ];
 const KEYWORDS: &[&str] = &["if", "then", "elif", "else", "while", "until", "do", "!", "{", "exec", "env", "time"];
 

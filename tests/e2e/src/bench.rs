@@ -210,7 +210,7 @@ fn writes(node: &ObservedNode) -> Result<f64> {
 /// Our pid of a process of the node.
 pub fn outer_pid(node: &ObservedNode, inner: u32) -> Result<i32> {
     let namespace = |pid: i32| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
-    let of_node = namespace(node.machine().pid1());
+    let of_node = namespace(node.machine()?.pid1());
     for process in all_processes()?.flatten() {
         let pids = process.status().ok().and_then(|status| status.nspid).unwrap_or_default();
         let is_it = pids.last().is_some_and(|pid| u32::try_from(*pid) == Ok(inner));

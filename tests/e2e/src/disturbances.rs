@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, anyhow};
 
 pub use self::acts::{begin_stall, thaw};
 pub use self::setup::{ensure_no_problem, healthy_node, reasons_shown, wait_until_all_healthy};
-pub use self::table::{DISTURBANCES, LIMITED_CPU, LOAD, NETWORK, PLANNED_WORK, PROCESSES};
+pub use self::table::{DISTURBANCES, GUEST, LIMITED_CPU, LOAD, NETWORK, PLANNED_WORK, PROCESSES};
 use crate::scene::ObservedNode;
 use crate::support::control_plane::ControlPlane;
 

@@ -6,6 +6,7 @@ mod bench;
 mod demo;
 mod disturbances;
 mod peer;
+mod platforms;
 mod provoked;
 mod runner;
 mod scene;
@@ -19,7 +20,9 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Parser;
 use nodevigil_e2e::support;
+use platforms::Platforms;
 use stories::Tier;
+use support::kinds::{self, Kind};
 use support::namespaces::{self, Stage};
 use support::{boot, say};
 
@@ -29,6 +32,9 @@ struct CommandLine {
     /// Which stories to run; `full` runs those of the gate too.
     #[arg(long, value_enum, default_value_t = Tier::Full)]
     tier: Tier,
+    /// The kind of the nodes: `namespaces`, or a guest such as `debian-13`.
+    #[arg(long, value_name = "KIND", default_value = "namespaces", value_parser = Kind::find)]
+    node: &'static Kind,
     /// Lists the stories and runs none.
     #[arg(long)]
     list: bool,
@@ -44,6 +50,9 @@ struct CommandLine {
     /// Writes which problems the stories have provoked, and the messages on the Node, to this table.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["well", "demo", "bench"])]
     table: Option<PathBuf>,
+    /// Writes which stories passed on this kind of nodes, and its versions, to this table.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["well", "demo", "bench"])]
+    platforms: Option<PathBuf>,
     /// What `--well` draws by, to repeat a run.
     #[arg(long, requires = "well")]
     seed: Option<u64>,
@@ -68,16 +77,18 @@ fn main() -> ExitCode {
 
 fn outside(line: &CommandLine) -> Result<ExitCode> {
     if line.list {
-        for story in stories::select(line.tier, &line.filters) {
+        for story in stories::select(line.node, line.tier, &line.filters) {
             say(story.name);
         }
         return Ok(ExitCode::SUCCESS);
     }
+    line.node.prepare()?;
     namespaces::outside()
 }
 
 fn inside(run: &str, line: &CommandLine) -> Result<ExitCode> {
     namespaces::inside(run)?;
+    kinds::set_current(line.node)?;
     if line.hold {
         return stories::harness::hold();
     }
@@ -90,5 +101,6 @@ fn inside(run: &str, line: &CommandLine) -> Result<ExitCode> {
     if let Some(minutes) = line.well {
         return well::run(Duration::from_secs(60 * minutes), line.seed);
     }
-    runner::run(&stories::select(line.tier, &line.filters), line.table.as_deref())
+    let platforms = line.platforms.as_deref().map(|path| Platforms::read(path, line.node)).transpose()?;
+    runner::run(&stories::select(line.node, line.tier, &line.filters), line.table.as_deref(), platforms)
 }

@@ -1,7 +1,8 @@
 //! Runs stories one at a time, each on nodes of its own, and prints at the end which passed.
 
+use std::ops::Deref;
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::{sleep, spawn};
@@ -9,13 +10,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 
+use crate::platforms::Platforms;
 use crate::provoked::Provoked;
 use crate::scene::{ObservedNode, Scene};
 use crate::stories::Story;
 use crate::support::control_plane::ControlPlane;
-use crate::support::{output, say};
+use crate::support::guest::Guest;
+use crate::support::{kinds, say};
 
-/// A story that lasts longer is ended and has failed.
+/// A story that lasts longer is ended and has failed; on a guest it may last longer.
 const STORY_LIMIT: Duration = Duration::from_mins(7);
 
 /// How a story ended.
@@ -27,14 +30,14 @@ struct Outcome {
 
 /// Runs the stories; the exit code is 0 if each of them ran and passed.
 /// `table` is the file of [`Provoked`].
-pub fn run(stories: &[&Story], table: Option<&Path>) -> Result<ExitCode> {
+pub fn run(stories: &[&Story], table: Option<&Path>, mut platforms: Option<Platforms>) -> Result<ExitCode> {
     ensure!(!stories.is_empty(), "no story has such a name; `e2e --list` lists them");
     let plane = Arc::new(ControlPlane::start().context("starting the control plane")?);
     let mut provoked = table.map(Provoked::read).transpose()?;
     let mut outcomes = Vec::new();
     for story in stories {
         let begun = Instant::now();
-        let result = play(story, &plane, provoked.as_mut());
+        let result = play(story, &plane, provoked.as_mut(), platforms.as_mut());
         let outcome = Outcome { name: story.name, seconds: begun.elapsed().as_secs(), passed: result.is_ok() };
         match result {
             Ok(()) => say(&format!("{}: passed, {} s", outcome.name, outcome.seconds)),
@@ -46,19 +49,28 @@ pub fn run(stories: &[&Story], table: Option<&Path>) -> Result<ExitCode> {
 }
 
 /// Plays a story in a thread of its own; if it fails, prints what there is to see of its nodes.
-fn play(story: &Story, plane: &Arc<ControlPlane>, provoked: Option<&mut Provoked>) -> Result<()> {
+fn play(
+    story: &Story,
+    plane: &Arc<ControlPlane>,
+    provoked: Option<&mut Provoked>,
+    platforms: Option<&mut Platforms>,
+) -> Result<()> {
     let scene = Arc::new(Scene::new(plane, story.name));
     let (sender, receiver) = channel();
     let (run, its_scene) = (story.run, Arc::clone(&scene));
     let thread = spawn(move || sender.send(run(&its_scene)));
-    let result = match receiver.recv_timeout(STORY_LIMIT) {
+    let limit = STORY_LIMIT * kinds::current().patience();
+    let result = match receiver.recv_timeout(limit) {
         Ok(result) => result,
         Err(_) if thread.is_finished() => Err(anyhow!("it panicked")),
-        Err(_) => Err(anyhow!("it was ended after {} s", STORY_LIMIT.as_secs())),
+        Err(_) => Err(anyhow!("it was ended after {} s", limit.as_secs())),
     };
     let result = result.and_then(|()| provoked.map_or(Ok(()), |provoked| provoked.add(story.name, &scene)));
     if result.is_err() {
         scene.nodes().iter().for_each(|node| describe(node, plane));
+    }
+    if let Some(platforms) = platforms {
+        platforms.add(story, result.is_ok(), scene.nodes().first().map(Deref::deref))?;
     }
     // A story that hangs waits for something of its nodes, which end now.
     let ended = scene.end();
@@ -85,10 +97,7 @@ pub fn describe(node: &ObservedNode, plane: &ControlPlane) {
         Ok(format!("{:#}", node["status"]["conditions"]))
     });
     let status = node.run("nodevigil status -o json").map(|(_, output)| output);
-    let kernel = output(&mut Command::new("dmesg")).map(|text| {
-        let lines: Vec<&str> = text.lines().collect();
-        lines[lines.len().saturating_sub(50)..].join("\n")
-    });
+    let kernel = node.run("dmesg | tail -n 50").map(|(_, lines)| lines);
     for (what, text) in [
         ("journal of nodevigil", journal("-u nodevigil")),
         ("journal of kubelet", journal("-u kubelet")),
@@ -96,6 +105,7 @@ pub fn describe(node: &ObservedNode, plane: &ControlPlane) {
         ("nodevigil status", status),
         ("conditions of the Node", conditions),
         ("kernel's log", kernel),
+        ("console of the guest", node.guest().map(Guest::console)),
     ] {
         say(&format!("--- node {}: {what}", node.name()));
         say(&text.unwrap_or_else(|error| format!("{error:#}")));

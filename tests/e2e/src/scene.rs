@@ -128,7 +128,7 @@ impl Scene {
     pub fn end(&self) -> Result<()> {
         self.plane.start_apiserver()?;
         for node in self.nodes() {
-            node.machine().end()?;
+            node.end()?;
         }
         self.plane.delete_node(&self.node_name)
     }

@@ -1,5 +1,7 @@
 //! The table of disturbances, a part for each story. In each come first those that resemble no sampled problem.
 
+use nix::sys::signal::Signal::{SIGCONT, SIGSTOP};
+
 use super::Act::{self, Do, Nothing, Shell};
 use super::{AGENT_RESTARTS, Disturbance, acts};
 
@@ -48,6 +50,23 @@ pub const PLANNED_WORK: &[Disturbance] = &[
 /// The kubelet's slice has 5 % of a processor, and four others in it take all of that.
 pub const LIMITED_CPU: Disturbance =
     sampled("kubelet starved by the CPU limit of its slice", Shell(LIMIT_CPU), 30, Shell(UNLIMIT_CPU));
+
+/// What happens to a virtual machine.
+pub const GUEST: &[Disturbance] = &[
+    row(
+        "paused by its hypervisor",
+        Do(|node, _| node.guest()?.monitor("stop")),
+        30,
+        Do(|node, _| node.guest()?.monitor("cont")),
+    ),
+    row(
+        "stopped without notice",
+        Do(|node, _| node.guest()?.signal(SIGSTOP)),
+        30,
+        Do(|node, _| node.guest()?.signal(SIGCONT)),
+    ),
+    row("clock set back", Shell("date -s '1 hour ago'"), 20, Shell("date -s '1 hour'")),
+];
 
 /// Too little CPU, and disks that are busy, almost full, or do not answer.
 pub const LOAD: &[Disturbance] = &[

@@ -74,7 +74,7 @@ pub fn a_pod_waits_while_the_service_runs(scene: &Scene) -> Result<()> {
     logs("nodevigil.service has started on this host")
 }
 
-/// A pod here as well; its DaemonSet is an object that no controller acts by.
+/// A pod here as well; its `DaemonSet` is an object that no controller acts by.
 pub fn a_pod_withdraws_if_its_daemonset_wants_no_other(scene: &Scene) -> Result<()> {
     let (node, plane) = (scene.healthy()?, scene.plane());
     let template =
@@ -231,7 +231,7 @@ pub fn a_transition_has_fields_in_the_journal(scene: &Scene) -> Result<()> {
         ("PRIORITY", "4"),
         ("NODEVIGIL_CONDITION", "KubeletHealthy"),
         ("NODEVIGIL_STATUS", "False"),
-        ("NODEVIGIL_UNIT", "kubelet.service"),
+        ("NODEVIGIL_UNIT", node.unit("kubelet").as_str()),
         ("_SYSTEMD_UNIT", "nodevigil.service"),
     ] {
         ensure!(line[field] == value, "{field}: {line:#}");

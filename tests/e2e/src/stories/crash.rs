@@ -65,7 +65,7 @@ pub fn an_oom_kill_shows_its_limit(scene: &Scene) -> Result<()> {
     set_limit("8M")?;
     let killed = node.kubelet().wait_for(from, "False", "KubeletOOMKilled")?;
     ensure!(killed.message.contains("pid "), "{killed:?}");
-    ensure!(killed.message.contains("limit of ") && killed.message.contains("kubelet.service"), "{killed:?}");
+    ensure!(killed.message.contains("limit of ") && killed.message.contains(&node.unit("kubelet")), "{killed:?}");
     let repaired = Instant::now();
     set_limit("infinity")?;
     node.kubelet().wait_for(repaired, "True", "KubeletIsHealthy")?;

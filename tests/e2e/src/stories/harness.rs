@@ -26,11 +26,11 @@ fn ready_node(plane: &Arc<ControlPlane>, name: &str) -> Result<Node> {
 
 pub fn nothing_is_left_of_a_node(scene: &Scene) -> Result<()> {
     let node = ready_node(scene.plane(), scene.node_name())?;
-    let kept = Namespaces::of_tree(node.machine().pid1())?;
-    let group = node.machine().group().to_owned();
+    let kept = Namespaces::of_tree(node.machine()?.pid1())?;
+    let group = node.machine()?.group().to_owned();
     ensure!(!kept.processes()?.is_empty(), "no process in {kept:?}");
     ensure!(!cgroups::directories(&group)?.is_empty(), "no control groups {group}");
-    node.machine().end()?;
+    node.end()?;
     kept.ensure_gone()?;
     let groups = cgroups::directories(&group)?;
     ensure!(groups.is_empty(), "left: {groups:?}");

@@ -89,6 +89,30 @@ pub fn few_process_ids_left_are_a_warning(scene: &Scene) -> Result<()> {
     kernel(&node).ensure_no_flip(&before)
 }
 
+/// Takes 200 tracked connections.
+const CONNECTIONS: &str = "\
+import socket, time
+all = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(200)]
+while True:
+    for one in all: one.sendto(b'', ('127.0.0.1', 9))
+    time.sleep(5)
+";
+
+pub fn a_full_connection_table_is_a_warning(scene: &Scene) -> Result<()> {
+    let (node, before) = healthy(scene)?;
+    let from = Instant::now();
+    node.sh(&format!(
+        "nft 'add table ip e2e; add chain ip e2e output {{ type filter hook output priority 0; }}; add rule ip e2e output ct state new accept'
+         sysctl -w net.netfilter.nf_conntrack_max=150
+         systemd-run --unit=connections python3 -c \"{CONNECTIONS}\""
+    ))?;
+    let shown = kernel(&node).wait_for(from, "True", "KernelTroubleLogged")?;
+    ensure!(shown.message.contains("full connection table"), "{shown:?}");
+    node.sh("systemctl stop connections")?;
+    kernel(&node).ensure_no_flip(&before)?;
+    node.kubelet().ensure_only(from, &["True", "Unknown"])
+}
+
 /// A frozen file system, which is thawed whatever becomes of the story: what waits for it cannot be killed.
 struct Frozen<'a>(&'a ObservedNode);
 
@@ -114,7 +138,7 @@ struct Stopped(Pid);
 
 impl Stopped {
     fn new(node: &ObservedNode) -> Result<Self> {
-        let pid = Pid::from_raw(node.machine().pid1());
+        let pid = Pid::from_raw(node.machine()?.pid1());
         kill(pid, Signal::SIGSTOP)?;
         Ok(Self(pid))
     }

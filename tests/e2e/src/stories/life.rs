@@ -197,7 +197,7 @@ pub fn a_kubelet_that_was_stopped_with_a_failed_runtime_is_a_problem(scene: &Sce
     // It is a problem when the runtime has been back for two minutes.
     let reason = "KubeletStoppedWithDependency";
     let stopped = node.kubelet().wait_longer_for(from, Duration::from_mins(4), "False", reason)?;
-    ensure!(stopped.message.contains("containerd.service"), "{stopped:?}");
+    ensure!(stopped.message.contains(&node.unit("containerd")), "{stopped:?}");
     let states = ["kubelet", "containerd"].map(|unit| node.property(unit, "ActiveState").unwrap_or_default());
     ensure!(states == ["inactive", "active"], "kubelet and containerd: {states:?}");
     node.start_kubelet()?;

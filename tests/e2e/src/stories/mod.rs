@@ -33,6 +33,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 
 use crate::scene::Scene;
+use crate::support::kinds::Kind;
 
 /// When a story runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -43,26 +44,48 @@ pub enum Tier {
     Full,
 }
 
+/// The nodes that a story can run on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    Anywhere,
+    Namespaces,
+    Guest,
+}
+
 /// Something that happens to a node, and what nodevigil must make of it.
 #[derive(Debug)]
 pub struct Story {
     pub name: &'static str,
     pub tier: Tier,
+    pub place: Place,
     pub run: fn(&Scene) -> Result<()>,
 }
 
+impl Place {
+    /// Where nodes of this kind are not.
+    pub fn elsewhere(kind: &Kind) -> Self {
+        if kind.suite.is_some() { Self::Namespaces } else { Self::Guest }
+    }
+}
+
+impl Story {
+    const fn only_in(self, place: Place) -> Self {
+        Self { place, ..self }
+    }
+}
+
 const fn gate(name: &'static str, run: fn(&Scene) -> Result<()>) -> Story {
-    Story { name, tier: Tier::Gate, run }
+    Story { name, tier: Tier::Gate, place: Place::Anywhere, run }
 }
 
 const fn full(name: &'static str, run: fn(&Scene) -> Result<()>) -> Story {
-    Story { name, tier: Tier::Full, run }
+    Story { name, tier: Tier::Full, place: Place::Anywhere, run }
 }
 
 /// All stories, in the order in which they run.
 pub const STORIES: &[Story] = &[
-    full("harness::node_ends", harness::nothing_is_left_of_a_node),
-    full("harness::run_is_killed", harness::nothing_is_left_of_a_killed_run),
+    full("harness::node_ends", harness::nothing_is_left_of_a_node).only_in(Place::Namespaces),
+    full("harness::run_is_killed", harness::nothing_is_left_of_a_killed_run).only_in(Place::Namespaces),
     gate("life::crash", life::a_crash_shows_signal_and_pid),
     gate("life::clean_exit", life::a_clean_exit_without_a_stop_job_is_a_crash),
     gate("life::hang", life::a_stopped_process_is_hung_until_it_continues),
@@ -91,7 +114,7 @@ pub const STORIES: &[Story] = &[
     full("agent::pod", agent::a_pod_waits_while_the_service_runs),
     full("agent::pod_ends", agent::a_pod_withdraws_if_its_daemonset_wants_no_other),
     full("agent::upgraded", agent::an_upgrade_changes_nothing),
-    full("agent::shutdown", agent::a_shutdown_is_no_fault),
+    full("agent::shutdown", agent::a_shutdown_is_no_fault).only_in(Place::Namespaces),
     full("agent::sandbox", agent::systemd_finds_no_fault_with_the_unit),
     gate("api::node_recreated", api::a_new_node_inherits_nothing),
     gate("api::outage", api::a_crash_in_an_outage_is_reported_after_it),
@@ -118,7 +141,9 @@ pub const STORIES: &[Story] = &[
     full("kernel::trouble_logged", kernel::an_error_of_a_file_system_is_a_warning),
     full("kernel::limit", kernel::few_process_ids_left_are_a_warning),
     full("maintenance::left_stopped", maintenance::a_kubelet_that_an_upgrade_leaves_stopped_is_a_problem),
-    full("kernel::systemd_silent", kernel::a_silent_systemd_is_a_warning_and_has_crashed_if_it_reaps_no_children),
+    full("kernel::systemd_silent", kernel::a_silent_systemd_is_a_warning_and_has_crashed_if_it_reaps_no_children)
+        .only_in(Place::Namespaces),
+    gate("kernel::connections", kernel::a_full_connection_table_is_a_warning).only_in(Place::Guest),
     full("kernel::systemd_in_state_d", kernel::a_systemd_that_waits_in_the_kernel_is_deadlocked),
     gate("storage::read_only", storage::a_mount_that_becomes_read_only_is_a_problem_until_it_is_writable),
     full("storage::ext4_error", storage::a_file_system_that_the_kernel_makes_read_only_is_a_problem),
@@ -126,9 +151,13 @@ pub const STORIES: &[Story] = &[
     full("storage::full", storage::a_full_file_system_is_a_problem_until_there_is_space),
     full("storage::hung", storage::a_disk_that_completes_nothing_is_a_problem_and_a_frozen_file_system_is_none),
     full("storage::sync_loop", storage::a_sync_loop_that_waits_for_a_disk_is_a_hang_although_the_kubelet_answers),
-    full("memory::runs_out", memory::memory_that_runs_out_is_reported_before_it_is_used_up),
+    gate("storage::disk_fails", storage::a_disk_that_fails_every_request_is_a_problem).only_in(Place::Guest),
+    gate("storage::disk_delays", storage::a_disk_that_delays_every_request_is_a_problem_and_hangs_tasks)
+        .only_in(Place::Guest),
+    full("memory::runs_out", memory::memory_that_runs_out_is_reported_before_it_is_used_up).only_in(Place::Namespaces),
     full("memory::cgroup_limit", memory::a_cgroup_at_its_own_limit_is_not_the_host),
-    full("memory::host_thrashes", memory::a_host_that_thrashes_is_reported_until_it_has_memory_again),
+    gate("memory::host_thrashes", memory::a_host_that_thrashes_is_reported_until_it_has_memory_again)
+        .only_in(Place::Guest),
     gate("config::flag_in_the_wrong_file", config::a_flag_in_the_wrong_file_is_found),
     full("config::error_until_corrected", config::an_error_is_shown_until_the_file_is_corrected),
     full("config::preflight", config::the_check_prints_before_the_kubelet_starts),
@@ -173,23 +202,26 @@ pub const STORIES: &[Story] = &[
     full("trust::agent_restarts_planned_work", trust::planned_work_and_restarts_of_the_agent_are_no_fault),
     full("trust::agent_restarts_load", trust::load_and_restarts_of_the_agent_are_no_fault),
     full("trust::agent_restarts_network", trust::what_the_network_does_and_restarts_of_the_agent_are_no_fault),
-    full("trust::reboot", trust::a_reboot_is_no_fault),
-    full("samples::applied", samples::an_api_server_takes_each_sample),
-    full("packages::deb", packages::a_deb_is_installed_upgraded_and_purged),
-    full("packages::rpm", packages::an_rpm_is_installed_upgraded_and_removed),
-    full("pods::outlives_kubelet", pods::a_pod_outlives_kubelet_and_runtime),
-    full("pods::replaced", pods::a_pod_is_replaced_and_removed),
-    full("pods::manifest", pods::a_manifest_is_applied_and_removed),
-    full("documents::commands", documents::each_block_of_commands_runs),
+    full("trust::reboot", trust::a_reboot_is_no_fault).only_in(Place::Namespaces),
+    gate("trust::hard_reboot", trust::a_hard_reboot_is_no_fault).only_in(Place::Guest),
+    gate("trust::virtual_machine", trust::what_happens_to_a_virtual_machine_is_no_fault).only_in(Place::Guest),
+    full("samples::applied", samples::an_api_server_takes_each_sample).only_in(Place::Namespaces),
+    full("packages::deb", packages::a_deb_is_installed_upgraded_and_purged).only_in(Place::Namespaces),
+    full("packages::rpm", packages::an_rpm_is_installed_upgraded_and_removed).only_in(Place::Namespaces),
+    full("pods::outlives_kubelet", pods::a_pod_outlives_kubelet_and_runtime).only_in(Place::Namespaces),
+    full("pods::replaced", pods::a_pod_is_replaced_and_removed).only_in(Place::Namespaces),
+    full("pods::manifest", pods::a_manifest_is_applied_and_removed).only_in(Place::Namespaces),
+    full("documents::commands", documents::each_block_of_commands_runs).only_in(Place::Namespaces),
     full("diagnose::dead_kubelet", diagnose::a_dead_kubelet_is_named),
     full("diagnose::hung_runtime", diagnose::a_hung_container_runtime_is_named),
     full("diagnose::hung_bus", diagnose::a_bus_that_does_not_answer_is_named),
 ];
 
-/// The stories of a tier whose name contains one of the filters; all of the tier, if there is no filter.
-pub fn select(tier: Tier, filters: &[String]) -> Vec<&'static Story> {
+/// The stories of a tier that can run on nodes of this kind and whose name contains one of the filters; without filters all.
+pub fn select(kind: &Kind, tier: Tier, filters: &[String]) -> Vec<&'static Story> {
+    let elsewhere = Place::elsewhere(kind);
     let is_wanted = |story: &Story| filters.is_empty() || filters.iter().any(|filter| story.name.contains(filter));
-    STORIES.iter().filter(|story| story.tier <= tier && is_wanted(story)).collect()
+    STORIES.iter().filter(|story| story.tier <= tier && story.place != elsewhere && is_wanted(story)).collect()
 }
 
 #[cfg(test)]
@@ -211,9 +243,14 @@ mod tests {
 
     #[test]
     fn the_full_tier_runs_the_gate_too_and_filters_choose_by_part_of_the_name() {
-        assert_eq!(select(Tier::Full, &[]).len(), STORIES.len());
-        assert!(select(Tier::Gate, &[]).iter().all(|story| story.tier == Tier::Gate));
-        let names: Vec<_> = select(Tier::Gate, &["life::crash".into()]).iter().map(|story| story.name).collect();
-        assert_eq!(names, ["life::crash"]);
+        let select = |kind, tier, filters: &[String]| select(Kind::find(kind).unwrap(), tier, filters);
+        let everywhere = STORIES.iter().filter(|story| story.place == Place::Anywhere).count();
+        let [namespaces, guest] =
+            ["namespaces", "debian-13"].map(|kind| select(kind, Tier::Full, &[]).len() - everywhere);
+        assert_eq!(everywhere + namespaces + guest, STORIES.len());
+        assert!(namespaces > 0 && guest > 0);
+        assert!(select("namespaces", Tier::Gate, &[]).iter().all(|story| story.tier == Tier::Gate));
+        let crash = select("debian-13", Tier::Gate, &["life::crash".into()]);
+        assert_eq!(crash.iter().map(|story| story.name).collect::<Vec<_>>(), ["life::crash"]);
     }
 }

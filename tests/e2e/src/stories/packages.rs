@@ -15,7 +15,7 @@ fn node_with(scene: &Scene, package: &str, to: &str) -> Result<Arc<ObservedNode>
     let node = scene.ready_with(|node| node)?;
     node.sh("rm -f /usr/bin/nodevigil /usr/lib/systemd/system/nodevigil* /usr/lib/tmpfiles.d/nodevigil.conf
          systemctl daemon-reload")?;
-    let root = PathBuf::from(format!("/proc/{}/root", node.machine().pid1()));
+    let root = PathBuf::from(format!("/proc/{}/root", node.machine()?.pid1()));
     fs::copy(made(package)?, root.join(to.trim_start_matches('/')))?;
     Ok(node)
 }

@@ -142,7 +142,7 @@ pub fn a_pod_is_replaced_and_removed(scene: &Scene) -> Result<()> {
         let evicted = wait_for_pod(scene, "the pod to be ready", is_ready)?;
         let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": evicted, "namespace": "kube-system"}});
         node.sh(&format!("printf '%s' '{eviction}' >/run/eviction.json"))?;
-        let file = format!("/proc/{}/root/run/eviction.json", node.machine().pid1());
+        let file = format!("/proc/{}/root/run/eviction.json", node.machine()?.pid1());
         let path = format!("/api/v1/namespaces/kube-system/pods/{evicted}/eviction");
         let from = Instant::now();
         plane.kubectl(&["create", "--raw", &path, "-f", &file])?;

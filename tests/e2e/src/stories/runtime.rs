@@ -111,7 +111,7 @@ pub fn an_oom_kill_shows_its_limit(scene: &Scene) -> Result<()> {
     set_limit("8M")?;
     let killed = runtime(&node).wait_until_shown(from, |shown| shown.message.contains("OOM-killed"))?;
     ensure!((killed.status.as_str(), killed.reason.as_str()) == ("False", "ContainerRuntimeDown"), "{killed:?}");
-    ensure!(killed.message.contains("limit of ") && killed.message.contains("containerd.service"), "{killed:?}");
+    ensure!(killed.message.contains("limit of ") && killed.message.contains(&node.unit("containerd")), "{killed:?}");
     let repaired = Instant::now();
     set_limit("infinity")?;
     wait_until_healthy(&node, repaired)?;

@@ -17,6 +17,8 @@ const IMAGES: &str = "/srv/images";
 const MANIFESTS: &str = "/etc/kubernetes/manifests";
 /// The kubelet reports a sync loop that stands still after five minutes.
 const SYNC_LOOP: Duration = Duration::from_mins(9);
+/// A device of device-mapper, in guests alone.
+const MAPPED: &str = "story";
 /// A sampled problem is `Unknown` until the Node is two minutes old.
 const LONG: Duration = Duration::from_mins(3);
 
@@ -26,11 +28,33 @@ fn storage(node: &ObservedNode) -> ConditionView<'_> {
 
 /// A node whose kubelet is healthy, and so is its disk, to which test writes are made.
 fn node_with_disk(scene: &Scene) -> Result<Arc<ObservedNode>> {
+    node_with_mounted_disk(scene, &format!("mount -o loop,errors=remount-ro {IMAGES}/disk {ROOT}"))
+}
+
+/// The same, on a device of device-mapper, which [`remap`] changes.
+fn node_with_mapped_disk(scene: &Scene) -> Result<Arc<ObservedNode>> {
+    let mount = format!(
+        "loop=$(losetup -f --show {IMAGES}/disk); dmsetup create {MAPPED} --table \"0 65536 linear $loop 0\"; \
+         mount -o errors=remount-ro /dev/dm-0 {ROOT}"
+    );
+    node_with_mounted_disk(scene, &mount)
+}
+
+/// Has the device behave as these words of a table say: `error`, `linear DEVICE 0`.
+fn remap(node: &ObservedNode, target: &str) -> Result<()> {
+    node.sh(&format!(
+        "loop=$(losetup -j {IMAGES}/disk -n -O NAME)
+         dmsetup load {MAPPED} --table \"0 65536 {target}\" && dmsetup suspend --nolockfs {MAPPED} && dmsetup resume {MAPPED}"
+    ))
+    .map(drop)
+}
+
+fn node_with_mounted_disk(scene: &Scene, mount: &str) -> Result<Arc<ObservedNode>> {
     let disk = format!(
         "[Unit]\nDefaultDependencies=no\n[Service]\nType=oneshot\nRemainAfterExit=yes\n\
          ExecStart=/bin/sh -ec 'truncate -s 64M /run/images; mkfs.ext4 -q -F /run/images; mkdir -p {IMAGES} {ROOT}; \
          mount -o loop /run/images {IMAGES}; truncate -s 32M {IMAGES}/disk; mkfs.ext4 -q -F {IMAGES}/disk; \
-         mount -o loop,errors=remount-ro {IMAGES}/disk {ROOT}; mkdir -m 700 {ROOT}/.nodevigil'\n"
+         {mount}; mkdir -m 700 {ROOT}/.nodevigil'\n"
     );
     let kubelet = format!(
         "[Unit]\nRequires=disk.service\nAfter=disk.service\n\
@@ -49,8 +73,7 @@ fn node_with_disk(scene: &Scene) -> Result<Arc<ObservedNode>> {
 
 fn wait_until_well(node: &ObservedNode, from: Instant) -> Result<Condition> {
     let is_well = |shown: &Condition| {
-        shown.reason == "StorageIsHealthy"
-            && shown.message.contains(&format!("a test write to {ROOT} (ext4, /dev/loop"))
+        shown.reason == "StorageIsHealthy" && shown.message.contains(&format!("a test write to {ROOT} (ext4, /dev/"))
     };
     storage(node).wait_until_shown(from, is_well)
 }
@@ -92,7 +115,11 @@ pub fn a_file_system_that_the_kernel_makes_read_only_is_a_problem(scene: &Scene)
     let name = device.strip_prefix("/dev/").context("a device is in /dev")?;
     let from = Instant::now();
     let path = format!("/sys/fs/ext4/{name}/trigger_fs_error");
-    fs::write(&path, "1").with_context(|| format!("writing {path}"))?;
+    if node.guest().is_ok() {
+        node.sh(&format!("echo 1 >{path}"))?;
+    } else {
+        fs::write(&path, "1").with_context(|| format!("writing {path}"))?; // the node's own /sys is read-only
+    }
     let shown = wait_for(&node, from, "FilesystemReadOnly", &["after an error"])?;
     // What the agent knew of the disk before is not needed for that.
     node.restart_agent("systemctl restart nodevigil")?;
@@ -185,4 +212,32 @@ pub fn a_sync_loop_that_waits_for_a_disk_is_a_hang_although_the_kubelet_answers(
     let thawed = Instant::now();
     drop(frozen);
     node.kubelet().wait_longer_for(thawed, LONG, "True", "KubeletIsHealthy").map(drop)
+}
+
+/// As of a cable that is loose, or a volume that is gone.
+pub fn a_disk_that_fails_every_request_is_a_problem(scene: &Scene) -> Result<()> {
+    let node = node_with_mapped_disk(scene)?;
+    let from = Instant::now();
+    remap(&node, "error")?;
+    let is_it = |shown: &Condition| ["StorageIOError", "FilesystemReadOnly"].contains(&shown.reason.as_str());
+    let shown = storage(&node).wait_until_shown(from, |shown| shown.status == "False" && is_it(shown))?;
+    ensure!(shown.message.contains(ROOT), "{shown:?}");
+    storage(&node).ensure_no_flip(&shown)?;
+    storage(&node).ensure_only(from, &["True", "False"])
+}
+
+/// Each request takes ten minutes. The kernel logs the tasks that wait for it.
+pub fn a_disk_that_delays_every_request_is_a_problem_and_hangs_tasks(scene: &Scene) -> Result<()> {
+    let node = node_with_mapped_disk(scene)?;
+    node.sh("sysctl -w kernel.hung_task_timeout_secs=20")?;
+    let from = Instant::now();
+    remap(&node, "delay $loop 0 600000")?;
+    wait_for(&node, from, "StorageHung", &["its disk completes no request"])?;
+    let logged = node.condition("NodeKernelHealthy").wait_for(from, "True", "KernelTroubleLogged")?;
+    ensure!(logged.message.contains("hung task"), "{logged:?}");
+    let repaired = Instant::now();
+    remap(&node, "linear $loop 0")?;
+    wait_until_well(&node, repaired)?;
+    storage(&node).ensure_only(from, &["True", "Unknown", "False"])?;
+    node.kubelet().ensure_only(from, &["True", "Unknown"])
 }

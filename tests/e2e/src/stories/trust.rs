@@ -8,8 +8,8 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::maintenance::hold_lock;
 use crate::disturbances::{
-    AGENT_RESTARTS, Disturbance, LIMITED_CPU, LOAD, NETWORK, PLANNED_WORK, PROCESSES, ensure_no_problem, healthy_node,
-    reasons_shown, wait_until_all_healthy, wait_until_not_young,
+    AGENT_RESTARTS, Disturbance, GUEST, LIMITED_CPU, LOAD, NETWORK, PLANNED_WORK, PROCESSES, ensure_no_problem,
+    healthy_node, reasons_shown, wait_until_all_healthy, wait_until_not_young,
 };
 use crate::scene::{ObservedNode, Scene};
 use crate::support::{WAIT, say, wait_until};
@@ -120,7 +120,7 @@ pub fn a_reboot_is_no_fault(scene: &Scene) -> Result<()> {
          printf '[Unit]\\nSuccessAction=none\\n[Service]\\nExecStart=\\nExecStart=true\\n' >/run/systemd/system/systemd-poweroff.service.d/60-story.conf
          systemctl daemon-reload; systemctl poweroff --no-block")?;
     wait_until("the end of the agent", WAIT, || Ok((node.run("systemctl is-active nodevigil")?.0 != 0).then_some(())))?;
-    node.machine().end()?;
+    node.end()?;
     sleep(Duration::from_secs(20)); // until the kubelet's Lease is old, and the agent's conditions are
     let (rebooted, _) = healthy_node(scene)?;
     sleep(SHOWN_WITHIN);
@@ -129,4 +129,37 @@ pub fn a_reboot_is_no_fault(scene: &Scene) -> Result<()> {
     rebooted.disable_restart()?;
     rebooted.kill_kubelet()?;
     ensure_a_crash_is_reported(&rebooted, from)
+}
+
+/// The agent was watching meanwhile: at the end it reports a crash.
+pub fn what_happens_to_a_virtual_machine_is_no_fault(scene: &Scene) -> Result<()> {
+    let node = disturb(scene, GUEST)?;
+    node.disable_restart()?;
+    let from = Instant::now();
+    node.kill_kubelet()?;
+    ensure_a_crash_is_reported(&node, from)
+}
+
+/// Without the node's own shutdown, and after a panic of its kernel.
+pub fn a_hard_reboot_is_no_fault(scene: &Scene) -> Result<()> {
+    let (node, from) = healthy_node(scene)?;
+    node.sh("systemctl enable nodevigil")?;
+    for command in ["reboot -f", "echo c >/proc/sysrq-trigger"] {
+        let boot = node.sh("cat /proc/sys/kernel/random/boot_id")?;
+        node.sh(&format!("sync; (sleep 1; {command}) >/dev/null 2>&1 &"))?;
+        wait_until("another boot", WAIT, || {
+            node.guest()?.wait_up()?;
+            Ok((node.sh("cat /proc/sys/kernel/random/boot_id")? != boot).then_some(()))
+        })
+        .with_context(|| command)?;
+        let booted = Instant::now();
+        node.watch().wait_ready(booted)?;
+        wait_until_all_healthy(&node)?;
+        sleep(SHOWN_WITHIN);
+        ensure_no_problem(&node, from).with_context(|| command)?;
+    }
+    node.disable_restart()?;
+    let from = Instant::now();
+    node.kill_kubelet()?;
+    ensure_a_crash_is_reported(&node, from)
 }

@@ -1,129 +1,238 @@
-//! A guest: a machine with a kernel and memory of its own, in an emulator, for what would use up the memory of the machine that runs the
-//! stories. It runs the agent, and has neither systemd nor a kubelet.
+//! A guest: a node with a kernel, memory, cgroups and disks of its own, in an emulator.
+//!
+//! Its disk is a copy-on-write view of an image that tests/e2e/image.sh has made. The files of the node are on a second disk, as a tar,
+//! and are unpacked at the first boot. Commands run by a shell behind a virtio port, which needs neither the guest's network nor its bus.
 
+use std::collections::HashMap;
 use std::fs;
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
-use serde_json::json;
+use anyhow::{Context as _, Result, bail};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
-use super::control_plane::ControlPlane;
+use super::boot::{self, File};
 use super::daemon::{log_file, tail};
+use super::kinds::{Kind, USUAL_UNITS};
 use super::namespaces::{self, ADDRESS};
-use super::node_files::{self, file};
-use super::{boot, output, programs};
+use super::node_files::file;
+use super::{output, wait_until};
 
-/// Makes the disk, and the initial file system with the same files but for the text. Both have the drivers for disk and
-/// network.
-const IMAGE: &str = r#"
-for program in "$AGENT" "$(command -v busybox)"; do
-    cp "$program" root/bin/
-    ldd "$program" | grep -o '/[^ ]*' | xargs -r cp -t root --parents --dereference
+/// A command on a guest takes no longer, so that none hangs a story.
+const COMMAND: Duration = Duration::from_secs(200);
+
+/// Runs commands at the same time; each answer is a line: number, exit code, output.
+const SHELL: &str = r#"
+exec <>/dev/$(basename "$(dirname "$(grep -lx e2e /sys/class/virtio-ports/*/name)")") >&0
+while read -r id command; do
+    {
+        echo "$command" | base64 -d >/run/e2e-$id
+        timeout --kill-after=5 190 /bin/sh /run/e2e-$id >/run/e2e-$id.out 2>&1 </dev/null
+        code=$?
+        flock /run/e2e-lock echo "$id $code $(base64 -w0 /run/e2e-$id.out)"
+        rm /run/e2e-$id /run/e2e-$id.out
+    } &
 done
-for module in drivers/virtio/virtio_ring drivers/virtio/virtio drivers/virtio/virtio_pci_legacy_dev drivers/virtio/virtio_pci_modern_dev \
-    drivers/virtio/virtio_pci drivers/block/virtio_blk net/core/failover drivers/net/net_failover drivers/net/virtio_net; do
-    cp "$KERNEL"/lib/modules/*/kernel/$module.ko root/modules/
-    echo "insmod /modules/${module##*/}.ko" >>root/modules/insert
-done
-(cd root && find . | busybox cpio -o -H newc) >initial
-yes 'a line of text' | head -c 64M >root/text
-truncate -s 256M disk
-PATH="$PATH:/usr/sbin:/sbin" mkfs.ext4 -q -d root disk
-cp "$KERNEL"/boot/vmlinuz-* kernel
 "#;
-
-/// Runs twice: in the initial file system, then on the disk.
-const INIT: &str = r"#!/bin/busybox sh
-/bin/busybox mount -t proc proc /proc
-/bin/busybox --install -s /bin
-mount -t devtmpfs dev /dev
-if [ ! -b /dev/vda ]; then
-    . /modules/insert
-    until mount /dev/vda /root 2>/dev/null; do sleep 0.1; done
-    exec switch_root /root /init
-fi
-mount -t sysfs sys /sys
-mount -t tmpfs run /run
-mkdir /run/nodevigil
-ifconfig lo up
-ifconfig eth0 10.99.0.2 netmask 255.255.255.0 up
-(echo -999 >/proc/self/oom_score_adj; exec nodevigil run) &
-exec sh
+const SHELL_UNIT: &str = "\
+[Unit]
+DefaultDependencies=no
+StartLimitIntervalSec=0
+[Service]
+Environment=PATH=/usr/local/e2e:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+ExecStart=/bin/sh /etc/e2e-shell
+OOMScoreAdjust=-1000
+Restart=always
+RestartSec=1
 ";
 
 /// A running guest. It is gone when it is dropped.
 #[derive(Debug)]
 pub struct Guest {
     directory: PathBuf,
-    emulator: Child,
+    emulator: Mutex<Child>,
+    port: Mutex<Port>,
+    answers: Arc<Answers>,
+}
+
+/// The host's side of the virtio port.
+#[derive(Debug)]
+struct Port {
+    stream: UnixStream,
+    last_id: u32,
+}
+
+/// Exit codes and outputs of commands, by their number.
+#[derive(Debug, Default)]
+struct Answers {
+    all: Mutex<HashMap<u32, (i32, String)>>,
+    arrived: Condvar,
 }
 
 impl Guest {
-    /// Creates the Node of that name and boots a guest whose agent reports on it. It takes some seconds until the agent runs.
-    pub fn boot(plane: &ControlPlane, name: &str) -> Result<Self> {
-        let directory = namespaces::work().join("nodes").join(name);
+    /// Boots one with these files and layers; returns when its shell answers. `label` is unique in the run.
+    pub fn boot(kind: &Kind, label: &str, layers: &[PathBuf], mut files: Vec<File>) -> Result<Self> {
+        let directory = namespaces::work().join("nodes").join(label);
         let root = directory.join("root");
-        for empty in ["bin", "dev", "modules", "proc", "root", "run", "sys", "var/lib/nodevigil"] {
-            fs::create_dir_all(root.join(empty)).context("making the guest's directories")?;
-        }
-        let node = directory.join("node.json");
-        fs::write(&node, json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}).to_string())?;
-        plane.kubectl(&["create", "--filename", &node.display().to_string()])?;
-        let kubeconfig = plane.kubeconfig(&format!("nodevigil:{name}"), "nodevigil-agents")?;
-        let settings = format!("[kubernetes]\nnode_name = \"{name}\"\n");
-        let settings = file("/etc/nodevigil/config.d/60-guest.toml", settings, 0o644);
-        for file in node_files::agent(kubeconfig)?.iter().chain(&[settings, file("/init", INIT, 0o755)]) {
+        let wants = "[Unit]\nWants=e2e-shell.service\n";
+        files.extend([
+            file("/etc/e2e-shell", SHELL, 0o644),
+            file("/etc/systemd/system/e2e-shell.service", SHELL_UNIT, 0o644),
+            file("/etc/systemd/system/sysinit.target.d/50-e2e.conf", wants, 0o644),
+        ]);
+        files.extend(
+            ["systemctl", "journalctl"]
+                .map(|program| file(&format!("/usr/local/e2e/{program}"), kind.wrapper(program), 0o755)),
+        );
+        for file in &files {
             boot::write(&root, file)?;
         }
-        let mut image = Command::new("sh");
-        image.args(["-euc", IMAGE]).current_dir(&directory).env("AGENT", programs::agent()?);
-        output(image.env("KERNEL", kernel()?)).context("making the guest's image")?;
-        let emulator = emulate(&directory)?;
-        Ok(Self { directory, emulator })
+        let mut tar = Command::new("tar");
+        tar.arg("-cf").arg(directory.join("files"));
+        for layer in layers.iter().chain([&root]) {
+            tar.arg("-C").arg(layer).arg(".");
+        }
+        output(&mut tar).context("packing the guest's files")?;
+        let emulator = Mutex::new(emulate(kind, &directory)?);
+        let stream = connect(&directory.join("shell"))?;
+        let answers = Arc::new(Answers::default());
+        let (into, from) = (Arc::clone(&answers), stream.try_clone()?);
+        std::thread::spawn(move || into.read(from));
+        let guest = Self { directory, emulator, port: Mutex::new(Port { stream, last_id: 0 }), answers };
+        guest.wait_up().with_context(|| guest.console())?;
+        Ok(guest)
     }
 
-    /// Types lines into the shell on its console.
-    pub fn enter(&mut self, lines: &str) -> Result<()> {
-        let console = self.emulator.stdin.as_mut().context("the emulator's input")?;
-        writeln!(console, "{lines}").context("writing to the guest's console")
+    /// Waits until its shell answers.
+    pub fn wait_up(&self) -> Result<()> {
+        wait_until("the guest's shell", Duration::from_mins(1), || {
+            if let Some(status) = lock(&self.emulator).try_wait()? {
+                bail!("the emulator ended ({status})");
+            }
+            Ok(self.ask("true", Duration::from_secs(5)).ok().map(drop))
+        })
     }
 
-    /// The end of what its console shows, with the agent's log.
+    /// Runs a shell command on it: exit code and output (both streams).
+    pub fn run(&self, command: &str) -> Result<(i32, String)> {
+        self.ask(command, COMMAND)
+    }
+
+    fn ask(&self, command: &str, timeout: Duration) -> Result<(i32, String)> {
+        let id = {
+            let mut port = lock(&self.port);
+            port.last_id += 1;
+            let line = format!("{} {}\n", port.last_id, BASE64.encode(command));
+            port.stream.write_all(line.as_bytes()).context("writing to the guest's shell")?;
+            port.last_id
+        };
+        self.answers.wait(id, timeout).with_context(|| format!("no answer to `{command}` in {} s", timeout.as_secs()))
+    }
+
+    /// Gives the emulator's monitor a command, such as `stop` and `cont`.
+    pub fn monitor(&self, command: &str) -> Result<()> {
+        let mut stream = connect(&self.directory.join("monitor"))?;
+        writeln!(stream, "{command}").context("writing to the emulator's monitor")
+    }
+
+    /// Sends the emulator a signal.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        Ok(kill(Pid::from_raw(i32::try_from(lock(&self.emulator).id())?), signal)?)
+    }
+
+    /// The end of what its console shows.
     pub fn console(&self) -> String {
         tail(&self.directory.join("console"))
+    }
+
+    /// Ends it as a power cut would.
+    pub fn end(&self) {
+        let mut emulator = lock(&self.emulator);
+        let _ = emulator.kill(); // it may have ended
+        let _ = emulator.wait();
+        let _ = fs::remove_dir_all(&self.directory); // it is in memory
     }
 }
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        let _ = self.emulator.kill(); // it may have ended
-        let _ = self.emulator.wait();
-        let _ = fs::remove_dir_all(&self.directory); // it is in memory
+        self.end();
     }
 }
 
-/// The files of a kernel's Debian package, in the directory that `NODEVIGIL_KERNEL` names.
-fn kernel() -> Result<PathBuf> {
-    let directory = std::env::var_os("NODEVIGIL_KERNEL");
-    Ok(directory.context("NODEVIGIL_KERNEL is not set: start the stories by `make stories`")?.into())
+impl Answers {
+    fn read(&self, stream: UnixStream) {
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            let mut words = line.split(' ');
+            let mut number = || words.next()?.parse::<u32>().ok();
+            let (Some(id), Some(code)) = (number(), number()) else { continue };
+            let text = BASE64.decode(words.next().unwrap_or_default()).unwrap_or_default();
+            let answer = (i32::try_from(code).unwrap_or(-1), String::from_utf8_lossy(&text).into_owned());
+            lock(&self.all).insert(id, answer);
+            self.arrived.notify_all();
+        }
+    }
+
+    fn wait(&self, id: u32, timeout: Duration) -> Option<(i32, String)> {
+        let (mut all, end) = (lock(&self.all), Instant::now() + timeout);
+        loop {
+            if let Some(answer) = all.remove(&id) {
+                return Some(answer);
+            }
+            let left = end.checked_duration_since(Instant::now())?;
+            all = self.arrived.wait_timeout(all, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn connect(socket: &Path) -> Result<UnixStream> {
+    let name = socket.display().to_string();
+    wait_until(&name, Duration::from_secs(20), || Ok(UnixStream::connect(socket).ok()))
 }
 
 /// Starts the emulator. The guest reaches the run's loopback by the address that nodes have for the API server.
-fn emulate(directory: &Path) -> Result<Child> {
+fn emulate(kind: &Kind, directory: &Path) -> Result<Child> {
+    let image = kind.image()?;
     let (console, errors) = log_file(&directory.join("console"))?;
-    Command::new("qemu-system-x86_64")
-        .current_dir(directory)
+    let image = |name: &str| image.join(name).display().to_string();
+    let socket = |name: &str| format!("socket,id={name},path={},server=on,wait=off", directory.join(name).display());
+    // The unit of Debian's package, where that of the kind has another name.
+    let mask = if kind.units == USUAL_UNITS { "" } else { "systemd.mask=containerd.service" };
+    Command::new("nice")
+        .args([
+            "-n",
+            "10",
+            "qemu-system-x86_64",
+            "-nodefaults",
+            "-no-user-config",
+            "-display",
+            "none",
+            "-serial",
+            "stdio",
+        ])
         // No KVM: not every machine has it. Nehalem: Debian 12's QEMU crashes when it emulates later processors.
-        .args(["-accel", "tcg", "-cpu", "Nehalem-v1", "-m", "384", "-nodefaults", "-no-user-config", "-no-reboot"])
-        .args(["-display", "none", "-serial", "stdio", "-kernel", "kernel", "-initrd", "initial"])
-        .args(["-append", "console=ttyS0 quiet panic=-1"])
-        // 64 MiB/s: a slow disk, and readers that wait for it leave the machine its processors.
-        .args(["-drive", "file=disk,format=raw,if=virtio,cache=unsafe,throttling.bps-total=67108864"])
+        // One thread: with a thread for each processor, one may still run code that the other has just patched, and the kernel panics.
+        .args(["-accel", "tcg,thread=single", "-cpu", "Nehalem-v1", "-smp", "2", "-m", "1536"])
+        .args(["-kernel", &image("kernel"), "-initrd", &image("initial")])
+        .args(["-append", &format!("console=ttyS0 quiet panic=10 mitigations=off systemd.show_status=0 {mask}")])
+        .args(["-drive", &format!("file={},format=raw,if=virtio,cache=unsafe,snapshot=on", image("disk"))])
+        .args(["-drive", &format!("file={},format=raw,if=virtio,readonly=on", directory.join("files").display())])
         .args(["-netdev", &format!("user,id=net,net=10.99.0.0/24,host={ADDRESS}")])
-        .args(["-device", "virtio-net-pci,netdev=net"])
-        .stdin(Stdio::piped())
+        .args(["-device", "virtio-net-pci,netdev=net", "-device", "virtio-serial-pci"])
+        .args(["-chardev", &socket("shell"), "-device", "virtserialport,chardev=shell,name=e2e"])
+        .args(["-chardev", &socket("monitor"), "-mon", "chardev=monitor,mode=readline"])
+        .stdin(Stdio::null())
         .stdout(console)
         .stderr(errors)
         .spawn()

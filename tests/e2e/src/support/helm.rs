@@ -46,7 +46,7 @@ pub fn runs_pods(node: NodeBuilder) -> NodeBuilder {
 
 /// Imports the images that the chart's pods need.
 pub fn import_images(node: &Node) -> Result<()> {
-    let root = PathBuf::from(format!("/proc/{}/root", node.machine().pid1()));
+    let root = PathBuf::from(format!("/proc/{}/root", node.machine()?.pid1()));
     let image = repository().join("dist/nodevigil-image.tar");
     fs::copy(&image, root.join("run/nodevigil-image.tar"))
         .with_context(|| format!("{}: run `make image`", image.display()))?;

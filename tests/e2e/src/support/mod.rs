@@ -6,6 +6,7 @@ pub mod control_plane;
 pub mod daemon;
 pub mod guest;
 pub mod helm;
+pub mod kinds;
 pub mod leftovers;
 pub mod machine;
 pub mod namespaces;
@@ -36,8 +37,9 @@ pub fn repository() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Asks ten times a second until there is an answer; an error ends the wait at once.
+/// Asks ten times a second until there is an answer; an error ends the wait at once. On a guest it waits longer than `timeout`.
 pub fn wait_until<T>(what: &str, timeout: Duration, mut ask: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+    let timeout = timeout * kinds::current().patience();
     let end = Instant::now() + timeout;
     loop {
         if let Some(answer) = ask()? {

@@ -4,10 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 
 use super::boot::File;
 use super::control_plane::ControlPlane;
+use super::guest::Guest;
+use super::kinds::{self, Kind};
 use super::machine::Machine;
 use super::node_files::{self, Ports, TARGET};
 use super::{namespaces, programs};
@@ -16,6 +18,7 @@ use super::{namespaces, programs};
 #[derive(Debug)]
 pub struct NodeBuilder {
     plane: Arc<ControlPlane>,
+    kind: &'static Kind,
     name: String,
     files: Vec<File>,
     layers: Vec<PathBuf>,
@@ -27,6 +30,7 @@ impl NodeBuilder {
     pub fn new(plane: &Arc<ControlPlane>, name: &str) -> Self {
         Self {
             plane: Arc::clone(plane),
+            kind: kinds::current(),
             name: name.to_owned(),
             files: Vec::new(),
             layers: Vec::new(),
@@ -57,13 +61,13 @@ impl NodeBuilder {
         self.file("/etc/systemd/system/kubelet.service.d/60-story.conf", lines)
     }
 
-    /// Boots it; returns when its systemd answers.
+    /// Boots it; returns when commands can be run on it.
     pub fn boot(self) -> Result<Node> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let label = format!("{}-{}", self.name, COUNT.fetch_add(1, Ordering::Relaxed));
         let ports = Ports { kubelet: namespaces::port(), healthz: namespaces::port() };
         let kubeconfig = self.plane.kubeconfig(&format!("system:node:{}", self.name), "system:nodes")?;
-        let mut files = node_files::kubelet(&self.name, ports, &self.plane.ca()?, kubeconfig);
+        let mut files = node_files::kubelet(self.kind, &self.name, ports, &self.plane.ca()?, kubeconfig);
         let mut layers = vec![programs::layer("kubelet", &programs::kubernetes("kubelet")?)?];
         if self.has_agent {
             let kubeconfig = self.plane.kubeconfig(&format!("nodevigil:{}", self.name), "nodevigil-agents")?;
@@ -72,16 +76,32 @@ impl NodeBuilder {
         }
         files.extend(self.files);
         layers.extend(self.layers);
-        let machine = Machine::boot(label, layers, files, TARGET)?;
-        Ok(Node { name: self.name, machine, ports })
+        for file in &mut files {
+            file.path = self.kind.translate(&file.path);
+            file.content = self.kind.translate(&file.content);
+        }
+        let host = if self.kind.suite.is_some() {
+            Host::Guest(Guest::boot(self.kind, &label, &layers, files)?)
+        } else {
+            Host::Namespaces(Machine::boot(label, layers, files, TARGET)?)
+        };
+        Ok(Node { name: self.name, kind: self.kind, host, ports })
     }
+}
+
+/// What a node runs on.
+#[derive(Debug)]
+enum Host {
+    Namespaces(Machine),
+    Guest(Guest),
 }
 
 /// A running node. It is gone, with all that it started, when it is dropped.
 #[derive(Debug)]
 pub struct Node {
     name: String,
-    machine: Machine,
+    kind: &'static Kind,
+    host: Host,
     ports: Ports,
 }
 
@@ -96,19 +116,52 @@ impl Node {
         self.ports.healthz
     }
 
-    /// The machine that it runs on.
-    pub fn machine(&self) -> &Machine {
-        &self.machine
+    /// The full name of the unit that stories call `kubelet` or `containerd`.
+    pub fn unit(&self, name: &str) -> String {
+        self.kind.translate(&format!("{name}.service"))
+    }
+
+    /// The namespaces that it runs in, for stories of those alone.
+    pub fn machine(&self) -> Result<&Machine> {
+        match &self.host {
+            Host::Namespaces(machine) => Ok(machine),
+            Host::Guest(_) => bail!("a guest is no node in namespaces"),
+        }
+    }
+
+    /// The guest that it is, for stories of guests alone.
+    pub fn guest(&self) -> Result<&Guest> {
+        match &self.host {
+            Host::Guest(guest) => Ok(guest),
+            Host::Namespaces(_) => bail!("a node in namespaces is no guest"),
+        }
+    }
+
+    /// Ends it as a power cut would.
+    pub fn end(&self) -> Result<()> {
+        match &self.host {
+            Host::Namespaces(machine) => machine.end(),
+            Host::Guest(guest) => {
+                guest.end();
+                Ok(())
+            }
+        }
     }
 
     /// Runs a shell command on the node: exit code and output (both streams).
     pub fn run(&self, command: &str) -> Result<(i32, String)> {
-        self.machine.run(command)
+        let command = self.kind.translate(command);
+        match &self.host {
+            Host::Namespaces(machine) => machine.run(&command),
+            Host::Guest(guest) => guest.run(&command),
+        }
     }
 
     /// Runs a shell command on the node that must succeed; returns its output.
     pub fn sh(&self, command: &str) -> Result<String> {
-        self.machine.sh(command)
+        let (code, output) = self.run(command)?;
+        ensure!(code == 0, "node {}: `{command}` ended with {code}: {output}", self.name);
+        Ok(output)
     }
 
     /// Starts the agent; returns when it has notified systemd that it is ready.

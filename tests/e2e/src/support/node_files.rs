@@ -6,7 +6,8 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
 use super::boot::File;
-use super::{namespaces, repository};
+use super::kinds::{Kind, USUAL_UNITS};
+use super::repository;
 
 /// The unit that kubeadm's package ships.
 const KUBELET_UNIT: &str = "\
@@ -42,6 +43,32 @@ const RESTART_DROP_IN: &str = "[Service]\nRestartSec=100ms\n";
 /// No images are run here, and the native snapshotter needs nothing of the kernel.
 const CONTAINERD: &str = "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".containerd]\nsnapshotter = \"native\"\n";
 
+/// As kubeadm's documents have it, with Debian's plugins.
+const GUEST_CONTAINERD: &str = r#"version = 2
+[grpc]
+address = "SOCKET"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+SystemdCgroup = true
+[plugins."io.containerd.grpc.v1.cri".cni]
+bin_dir = "/usr/lib/cni"
+"#;
+
+/// For kinds whose unit has another name than that of Debian's package.
+const CONTAINERD_UNIT: &str = "\
+[Unit]
+Description=containerd
+[Service]
+ExecStart=/usr/bin/containerd
+Type=notify
+Delegate=yes
+KillMode=process
+Restart=always
+RestartSec=5
+OOMScoreAdjust=-999
+";
+
 const JOURNALD: &str = "[Journal]\nStorage=volatile\nReadKMsg=no\nAudit=no\nRateLimitIntervalSec=0\n";
 
 /// A short healthy time, to save time.
@@ -67,33 +94,45 @@ pub fn file(path: &str, content: impl Into<String>, mode: u32) -> File {
 }
 
 /// A node that has joined: name, units, container runtime, kubelet. `ca` is the cluster's certificate authority.
-pub fn kubelet(name: &str, ports: Ports, ca: &str, kubeconfig: String) -> Vec<File> {
-    let target = format!("[Unit]\nDescription=A node\nAllowIsolate=yes\nWants={UNITS}\n");
+pub fn kubelet(kind: &Kind, name: &str, ports: Ports, ca: &str, kubeconfig: String) -> Vec<File> {
     let network = json!({"cniVersion": "0.4.0", "name": "lo", "plugins": [{"type": "loopback"}]});
-    let flags = format!("--hostname-override={name} --node-ip={}", namespaces::ADDRESS);
-    vec![
-        file("/etc/hostname", format!("{name}\n"), 0o644),
-        file("/etc/hosts", format!("127.0.0.1 localhost {name}\n"), 0o644),
+    let flags = format!("--hostname-override={name} --node-ip={}", kind.address());
+    let hostname = kind.hostname.unwrap_or(name);
+    let mut files = vec![
+        file("/etc/hostname", format!("{hostname}\n"), 0o644),
+        file("/etc/hosts", format!("127.0.0.1 localhost {hostname}\n"), 0o644),
         // Refuses at once; a name server out of reach would cost each lookup ten seconds.
         file("/etc/resolv.conf", "nameserver 127.0.0.1\n", 0o644),
         file("/etc/machine-id", format!("{}\n", machine_id(name)), 0o444),
-        file(&format!("/etc/systemd/system/{TARGET}"), target, 0o644),
         file("/etc/systemd/journald.conf.d/50-e2e.conf", JOURNALD, 0o644),
-        file("/etc/containerd/config.toml", CONTAINERD, 0o644),
         file("/etc/cni/net.d/10-lo.conflist", network.to_string(), 0o644),
         file("/usr/lib/systemd/system/kubelet.service", KUBELET_UNIT, 0o644),
         file("/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf", KUBEADM_DROP_IN, 0o644),
         file("/etc/systemd/system/kubelet.service.d/50-e2e.conf", RESTART_DROP_IN, 0o644),
         file("/etc/kubernetes/pki/ca.crt", ca, 0o644),
         file("/etc/kubernetes/kubelet.conf", kubeconfig, 0o600),
-        file("/var/lib/kubelet/config.yaml", kubelet_config(ports).to_string(), 0o644),
+        file("/var/lib/kubelet/config.yaml", kubelet_config(kind, ports).to_string(), 0o644),
         file("/etc/default/kubelet", format!("KUBELET_EXTRA_ARGS={flags}\n"), 0o644),
-    ]
+    ];
+    if kind.suite.is_none() {
+        let target = format!("[Unit]\nDescription=A node\nAllowIsolate=yes\nWants={UNITS}\n");
+        files.push(file(&format!("/etc/systemd/system/{TARGET}"), target, 0o644));
+        files.push(file("/etc/containerd/config.toml", CONTAINERD, 0o644));
+    } else {
+        files.push(file("/etc/sysctl.d/50-kubernetes.conf", "net.ipv4.ip_forward = 1\n", 0o644));
+        let target = "[Unit]\nWants=kubelet.service containerd.service\n";
+        files.push(file("/etc/systemd/system/multi-user.target.d/50-e2e.conf", target, 0o644));
+        files.push(file("/etc/containerd/config.toml", GUEST_CONTAINERD.replace("SOCKET", kind.socket), 0o644));
+        if kind.units != USUAL_UNITS {
+            files.push(file("/usr/lib/systemd/system/containerd.service", CONTAINERD_UNIT, 0o644));
+        }
+    }
+    files
 }
 
 /// kubeadm's settings, and those that a kubelet needs in namespaces without containers.
-fn kubelet_config(ports: Ports) -> Value {
-    json!({
+fn kubelet_config(kind: &Kind, ports: Ports) -> Value {
+    let mut config = json!({
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
         "port": ports.kubelet,
@@ -106,16 +145,25 @@ fn kubelet_config(ports: Ports) -> Value {
         },
         "authorization": {"mode": "Webhook"},
         "rotateCertificates": true,
-        "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
-        "failCgroupV1": false,
-        "failSwapOn": false,
-        "cgroupDriver": "cgroupfs",
-        "cgroupsPerQOS": false,
-        "enforceNodeAllocatable": ["none"],
-        "localStorageCapacityIsolation": false,
-        "imageGCHighThresholdPercent": 100,
-        "evictionHard": {"memory.available": "10Mi"},
-    })
+        "containerRuntimeEndpoint": format!("unix://{}", kind.socket),
+        "cgroupDriver": "systemd",
+    });
+    if kind.suite.is_none() {
+        let namespaces = json!({
+            "failCgroupV1": false,
+            "failSwapOn": false,
+            "cgroupDriver": "cgroupfs",
+            "cgroupsPerQOS": false,
+            "enforceNodeAllocatable": ["none"],
+            "localStorageCapacityIsolation": false,
+            "imageGCHighThresholdPercent": 100,
+            "evictionHard": {"memory.available": "10Mi"},
+        });
+        if let (Value::Object(config), Value::Object(namespaces)) = (&mut config, namespaces) {
+            config.extend(namespaces);
+        }
+    }
+    config
 }
 
 /// The agent as its package installs it, with settings that save time and a kubeconfig of its own.

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-use super::WAIT;
 use super::control_plane::ControlPlane;
+use super::{WAIT, kinds};
 
 /// How long to wait before kubectl is started again.
 const PAUSE: Duration = Duration::from_millis(300);
@@ -52,12 +52,14 @@ impl NodeWatch {
     }
 
     /// The first state that arrived after `from`, or is yet to arrive, from which `read` makes something.
+    /// On a guest it waits longer than `timeout`.
     pub fn wait_since<T>(
         &self,
         from: Instant,
         timeout: Duration,
         read: impl Fn(Instant, &Value) -> Option<T>,
     ) -> Result<T> {
+        let timeout = timeout * kinds::current().patience();
         let end = Instant::now() + timeout;
         let mut states = self.record.states();
         let mut looked_at = 0;

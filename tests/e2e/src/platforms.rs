@@ -1,0 +1,157 @@
+//! The table of platforms, docs/platforms.md: which story passed on which kind of node, when, and with which versions. `make nodes` writes it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use crate::scene::ObservedNode;
+use crate::stories::{Place, STORIES, Story};
+use crate::support::kinds::{KINDS, Kind};
+use crate::support::output;
+
+const HEAD: &str = "\
+# Platforms
+
+On which nodes the stories of tests/e2e ran, and how each ended. `make nodes` writes this page, and nobody else does. The nodes of kind
+`namespaces` use the kernel of the machine that ran the stories; the others are virtual machines with the versions of a Debian release. All have a real
+kubelet, container runtime, systemd and control plane.
+
+";
+const STORIES_HEAD: &str = "\
+\n*not run* is a story that `make nodes` leaves out, as it runs those of the gate, and *elsewhere* one that other kinds of nodes alone can run.
+
+";
+
+/// The table.
+pub struct Platforms {
+    path: PathBuf,
+    kind: &'static Kind,
+    today: String,
+    /// Cells of the kinds' own table, by kind.
+    versions: BTreeMap<String, Vec<String>>,
+    /// Results, by kind and story.
+    results: BTreeMap<(String, String), String>,
+    /// Whether this run has written the versions.
+    has_versions: bool,
+}
+
+impl Platforms {
+    /// Reads the table that is there, if any, to add what happens on this kind of nodes.
+    pub fn read(path: &Path, kind: &'static Kind) -> Result<Self> {
+        let text = if path.exists() { fs::read_to_string(path)? } else { String::new() };
+        let today = output(Command::new("date").args(["-u", "+%F"]))?.trim().to_owned();
+        let (versions, results) = parse(&text);
+        Ok(Self { path: path.to_owned(), kind, today, versions, results, has_versions: false })
+    }
+
+    /// Adds how a story ended, with the versions of its node, and writes the table.
+    pub fn add(&mut self, story: &Story, passed: bool, node: Option<&ObservedNode>) -> Result<()> {
+        if let Some(node) = node.filter(|_| !self.has_versions) {
+            self.versions.insert(self.kind.name.to_owned(), self.read_versions(node)?);
+            self.has_versions = true;
+        }
+        let result = format!("{} {}", if passed { "passed" } else { "**failed**" }, self.today);
+        self.results.insert((self.kind.name.to_owned(), story.name.to_owned()), result);
+        fs::write(&self.path, self.text()).with_context(|| self.path.display().to_string())
+    }
+
+    fn read_versions(&self, node: &ObservedNode) -> Result<Vec<String>> {
+        let state = node.watch().last().context("there is no Node")?;
+        let info = |name: &str| state["status"]["nodeInfo"][name].as_str().unwrap_or_default().to_owned();
+        let systemd = node.sh("systemctl --version | head -n 1 | cut -d' ' -f2; test -e /sys/fs/cgroup/cgroup.controllers && echo v2 || echo v1")?;
+        let mut words = systemd.split_whitespace().map(str::to_owned);
+        let mut word = || words.next().unwrap_or_default();
+        let (systemd, cgroup) = (word(), word());
+        let runtime = info("containerRuntimeVersion").replace("://", " ");
+        let mut cells = vec![self.today.clone(), info("osImage"), info("kernelVersion"), systemd, cgroup, runtime];
+        cells.extend([info("kubeletVersion"), format!("`{}`, `{}`", node.unit("kubelet"), self.kind.socket)]);
+        Ok(cells)
+    }
+
+    fn text(&self) -> String {
+        let mut text = HEAD.to_owned();
+        text += "| kind | passed | failed | last run | system | Linux | systemd | cgroup | runtime | kubelet | unit, socket |\n";
+        text += "|---|---|---|---|---|---|---|---|---|---|---|\n";
+        for kind in &KINDS {
+            let results = || STORIES.iter().filter_map(|story| self.result(kind, story));
+            let passed = results().filter(|result| result.starts_with("passed")).count();
+            if let Some(versions) = self.versions.get(kind.name) {
+                let failed = results().count() - passed;
+                let _ = writeln!(text, "| `{}` | {passed} | {failed} | {} |", kind.name, versions.join(" | "));
+            }
+        }
+        text += STORIES_HEAD;
+        let kinds = KINDS.iter().filter(|kind| self.versions.contains_key(kind.name));
+        let names: Vec<String> = kinds.clone().map(|kind| format!("`{}`", kind.name)).collect();
+        let _ = writeln!(text, "| story | {} |\n|---|{}", names.join(" | "), "---|".repeat(names.len()));
+        for story in STORIES {
+            let cell = |kind| match self.result(kind, story) {
+                Some(result) => result.clone(),
+                None if story.place == Place::elsewhere(kind) => "elsewhere".to_owned(),
+                None => "not run".to_owned(),
+            };
+            let cells: Vec<String> = kinds.clone().map(cell).collect();
+            let _ = writeln!(text, "| `{}` | {} |", story.name, cells.join(" | "));
+        }
+        text
+    }
+
+    fn result(&self, kind: &Kind, story: &Story) -> Option<&String> {
+        self.results.get(&(kind.name.to_owned(), story.name.to_owned()))
+    }
+}
+
+type Tables = (BTreeMap<String, Vec<String>>, BTreeMap<(String, String), String>);
+
+/// What [`Platforms::text`] has written.
+fn parse(text: &str) -> Tables {
+    let (mut versions, mut results, mut kinds) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+    for line in text.lines() {
+        let cells: Vec<String> = line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect();
+        let bare = |cell: &String| cell.trim_matches('`').to_owned();
+        match &cells[..] {
+            [head, names @ ..] if head == "story" => kinds = names.iter().map(bare).collect(),
+            [kind, _, _, rest @ ..] if kind.starts_with('`') && kinds.is_empty() => {
+                versions.insert(bare(kind), rest.to_vec());
+            }
+            [story, row @ ..] if story.starts_with('`') => {
+                let known =
+                    kinds.iter().zip(row).filter(|(_, cell)| !["elsewhere", "not run"].contains(&cell.as_str()));
+                results.extend(known.map(|(kind, cell)| ((kind.clone(), bare(story)), cell.clone())));
+            }
+            _ => {}
+        }
+    }
+    (versions, results)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_read_again() {
+        let result = |kind: &str, story: &str, result: &str| ((kind.to_owned(), story.to_owned()), result.to_owned());
+        let cells = |kind: &str| (kind.to_owned(), ["2026-11-28", "Debian", "6.12"].map(str::to_owned).to_vec());
+        let platforms = Platforms {
+            path: PathBuf::new(),
+            kind: &KINDS[1],
+            today: String::new(),
+            versions: BTreeMap::from([cells("namespaces"), cells("debian-13")]),
+            results: BTreeMap::from([
+                result("debian-13", "life::crash", "passed 2026-11-28"),
+                result("debian-13", "life::hang", "**failed** 2026-11-27"),
+            ]),
+            has_versions: true,
+        };
+        let text = platforms.text();
+        assert!(text.contains("| `debian-13` | 1 | 1 | 2026-11-28 | Debian | 6.12 |"), "{text}");
+        assert!(text.contains("| `life::crash` | not run | passed 2026-11-28 |"), "{text}");
+        assert!(text.contains("| `harness::node_ends` | not run | elsewhere |"), "{text}");
+        assert_eq!(parse(&text), (platforms.versions, platforms.results));
+    }
+}
