@@ -1,7 +1,7 @@
 //! The API server: compares the Node's conditions with the desired ones and applies what differs.
 //!
-//! The client is built with the first identity that exists. While it can be used, three loops run concurrently: conditions and taints,
-//! Events, the Lease. A new client is built when a file of the credential changes or the API server refuses the credential.
+//! The client is built with the first identity that exists. While it can be used, four loops run concurrently: conditions and taints,
+//! Events, the Lease, the kubelet's sync loop. A new client is built when a file of the credential changes or the API server refuses the credential.
 //!
 //! Uses `host`, `settings` and `condition`, and no monitor.
 
