@@ -102,8 +102,8 @@ pub fn a_kubelet_that_an_upgrade_leaves_stopped_is_a_problem(scene: &Scene) -> R
     hold_lock(&node, LOCK)?;
     node.sh("systemctl stop kubelet; touch /usr/lib/systemd/system")?;
     let from = Instant::now();
-    node.kubelet().wait_for(from, "Unknown", "KubeletStoppedByOperator")?;
     node.sh("systemctl stop upgrade")?;
+    node.kubelet().wait_for(from, "Unknown", "KubeletStoppedByOperator")?;
     let shown = node.kubelet().wait_longer_for(from, LEFT, "False", "KubeletLeftStopped")?;
     ensure!(shown.at.duration_since(from) > Duration::from_mins(10), "{shown:?}");
     node.start_kubelet().map(drop)
