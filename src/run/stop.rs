@@ -1,5 +1,6 @@
 //! The end of the agent: whether something will monitor this node again, and what becomes of the conditions if nothing does.
 
+use std::cmp::Ordering;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -83,6 +84,7 @@ fn wants(daemonset: &DaemonSet, node: &Node) -> bool {
             || tolerations().any(|toleration| tolerates(toleration, taint))
     };
     daemonset.metadata.deletion_timestamp.is_none()
+        && pod.node_name.as_ref().is_none_or(|name| *name == node.name_any())
         && pod.node_selector.iter().flatten().all(|(key, value)| node.labels().get(key) == Some(value))
         && required.is_none_or(|required| required.node_selector_terms.iter().any(|term| matches(term, node)))
         && taints.into_iter().all(is_tolerated)
@@ -95,11 +97,15 @@ fn matches(term: &NodeSelectorTerm, node: &Node) -> bool {
     let fields = term.match_fields.iter().flatten().map(|wanted| (wanted, Some(&name)));
     labels.chain(fields).all(|(wanted, value)| {
         let is_listed = || value.is_some_and(|value| wanted.values.iter().flatten().any(|listed| listed == value));
+        let number = |text: Option<&String>| text.and_then(|text| text.parse::<i64>().ok());
+        let order = || Some(number(value)?.cmp(&number(wanted.values.iter().flatten().next())?));
         match wanted.operator.as_str() {
             "In" => is_listed(),
             "NotIn" => !is_listed(),
             "Exists" => value.is_some(),
             "DoesNotExist" => value.is_none(),
+            "Gt" => order() == Some(Ordering::Greater),
+            "Lt" => order() == Some(Ordering::Less),
             _ => true,
         }
     })
@@ -149,7 +155,7 @@ mod tests {
 
     fn node() -> Value {
         json!({
-            "metadata": {"name": "worker-7", "labels": {"kubernetes.io/os": "linux", "pool": "blue", "type": "vm"}},
+            "metadata": {"name": "worker-7", "labels": {"kubernetes.io/os": "linux", "pool": "blue", "type": "vm", "cpus": "8"}},
             "spec": {"taints": [
                 {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"},
                 {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
@@ -183,7 +189,9 @@ mod tests {
             {"matchExpressions": [{"key": "pool", "operator": "In", "values": ["red"]}]},
             {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["worker-7"]}]}]);
         assert!(comes_back(|pod| terms(pod, one_of_two)));
-        let unknown = json!([{"matchExpressions": [{"key": "cpus", "operator": "Gt", "values": ["4"]}]}]);
+        let more = json!([{"matchExpressions": [{"key": "cpus", "operator": "Gt", "values": ["4"]}]}]);
+        assert!(comes_back(|pod| terms(pod, more)));
+        let unknown = json!([{"matchExpressions": [{"key": "cpus", "operator": "Near", "values": ["4"]}]}]);
         assert!(comes_back(|pod| terms(pod, unknown)), "what cannot be decided withdraws nothing");
     }
 
@@ -193,8 +201,17 @@ mod tests {
         assert!(!comes_back(|pod| pod["tolerations"] = json!([])));
         assert!(!comes_back(|pod| pod["tolerations"] = json!([{"key": "dedicated", "value": "cpu"}])));
         assert!(!comes_back(|pod| pod["tolerations"] = json!([{"operator": "Exists", "effect": "NoExecute"}])));
-        for (operator, values) in [("In", json!(["red"])), ("NotIn", json!(["blue"])), ("DoesNotExist", json!([]))] {
-            let wanted = json!([{"matchExpressions": [{"key": "pool", "operator": operator, "values": values}]}]);
+        assert!(!comes_back(|pod| pod["nodeName"] = "worker-8".into()));
+        for (key, operator, values) in [
+            ("pool", "In", json!(["red"])),
+            ("pool", "NotIn", json!(["blue"])),
+            ("pool", "DoesNotExist", json!([])),
+            ("gpu", "Exists", json!([])),
+            ("cpus", "Gt", json!(["8"])),
+            ("cpus", "Lt", json!(["8"])),
+            ("pool", "Gt", json!(["8"])),
+        ] {
+            let wanted = json!([{"matchExpressions": [{"key": key, "operator": operator, "values": values}]}]);
             let place = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
             assert!(!comes_back(|pod| *pod.pointer_mut(place).unwrap() = wanted), "{operator}");
         }
