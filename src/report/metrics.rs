@@ -1,13 +1,14 @@
-//! `GET /metrics` in the OpenMetrics text format, and `GET /healthz`, which answers 200 while the agent runs.
+//! `GET /metrics` in the OpenMetrics or the older text format, and `GET /healthz`, which answers 200 while the agent runs.
 
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
 use axum::routing::get;
 use hyper::server::conn::http1;
@@ -25,14 +26,15 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::condition::{Condition, ConditionType, Desired, Status};
 use crate::host::api::{ApiFacts, RequestCounts};
 use crate::host::trouble::{Trouble, Troubles};
 
-/// More wait until one of these has ended.
+/// For one more, the oldest is closed: a slow client holds nobody up.
 const MAX_CONNECTIONS: usize = 8;
 /// A connection is closed after this time, whether its request has come or not.
 const CONNECTION_LASTS: Duration = Duration::from_secs(10);
@@ -40,6 +42,8 @@ const BIND_AGAIN_AFTER: Duration = Duration::from_mins(1);
 /// Accepting fails when the agent may open no more files: wait, as the next attempt fails as well.
 const ACCEPT_AGAIN_AFTER: Duration = Duration::from_secs(1);
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// <https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>
+const PLAIN: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// In seconds. A kubelet on an idle host answers within two milliseconds.
 const PROBE_BUCKETS: [f64; 10] = [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0];
 
@@ -145,9 +149,9 @@ fn encode_troubles(encoder: &mut DescriptorEncoder<'_>, troubles: &Troubles) -> 
     let troubles = Trouble::ALL.iter();
     let troubles = troubles.map(|(trouble, name)| ([("name", *name)], u64::from(present.contains_key(trouble))));
     gauges(encoder, "nodevigil_trouble", "1 while nodevigil itself has this problem, else 0", troubles)?;
-    let refused = present.get(&Trouble::ConfigRefused).map(|error| ([("error", error.as_str())], 1));
-    let help = "1 while the settings are refused and the last accepted ones are in effect";
-    gauges(encoder, "nodevigil_config_refused", help, refused)
+    let refused = if present.contains_key(&Trouble::ConfigRefused) { 1.0 } else { 0.0 };
+    let help = "1 while the settings are refused and the last accepted ones are in effect, else 0";
+    gauge(encoder, "nodevigil_config_refused", help, refused)
 }
 
 fn encode_process(encoder: &mut DescriptorEncoder<'_>, process: &Process) -> fmt::Result {
@@ -206,28 +210,64 @@ pub async fn serve(listen: SocketAddr, metrics: Metrics, troubles: Troubles) {
 
 async fn accept(listener: &TcpListener, metrics: &Metrics) {
     let service = TowerToHyperService::new(router(metrics.clone()));
-    let free = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    while let Ok(permit) = free.clone().acquire_owned().await {
+    let mut open = VecDeque::<AbortHandle>::new();
+    loop {
         let Ok((stream, _)) = listener.accept().await else {
             sleep(ACCEPT_AGAIN_AFTER).await;
             continue;
         };
         let connection =
             http1::Builder::new().keep_alive(false).serve_connection(TokioIo::new(stream), service.clone());
-        tokio::spawn(async move {
-            // The client sees that the connection failed or took too long.
-            _ = timeout(CONNECTION_LASTS, connection).await;
-            drop(permit);
-        });
+        open.retain(|connection| !connection.is_finished());
+        if open.len() >= MAX_CONNECTIONS {
+            open.pop_front().inspect(AbortHandle::abort);
+        }
+        // The client sees that the connection failed or took too long.
+        open.push_back(tokio::spawn(timeout(CONNECTION_LASTS, connection)).abort_handle());
     }
 }
 
 fn router(metrics: Metrics) -> Router {
-    let page = async move || match metrics.text() {
-        Ok(text) => ([(CONTENT_TYPE, OPENMETRICS)], text).into_response(),
+    let page = async move |headers: HeaderMap| match metrics.text() {
+        Ok(text) if prefers_openmetrics(&headers) => ([(CONTENT_TYPE, OPENMETRICS)], text).into_response(),
+        Ok(text) => ([(CONTENT_TYPE, PLAIN)], plain(&text)).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     };
     Router::new().route("/metrics", get(page)).route("/healthz", get(async || "ok\n"))
+}
+
+/// Whether the client accepts OpenMetrics, and plain text not rather.
+fn prefers_openmetrics(headers: &HeaderMap) -> bool {
+    let accepts = headers.get_all(ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
+    let ranges: Vec<_> = accepts.flat_map(|accept| accept.split(',')).map(str::to_ascii_lowercase).collect();
+    let quality = |media: &str| {
+        let of_range = |range: &String| {
+            let mut parts = range.split(';').map(str::trim);
+            let is_meant = parts.next() == Some(media);
+            let given = parts.find_map(|part| part.strip_prefix("q=")).map(|given| given.parse().unwrap_or(0.0));
+            is_meant.then(|| given.unwrap_or(1.0))
+        };
+        ranges.iter().filter_map(of_range).fold(0.0_f32, f32::max)
+    };
+    let openmetrics = quality("application/openmetrics-text");
+    openmetrics > 0.0 && openmetrics >= quality("text/plain")
+}
+
+/// An OpenMetrics text in the older format, which has no end mark and names a counter as its sample.
+fn plain(openmetrics: &str) -> String {
+    let kinds = openmetrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter"));
+    let counters: BTreeSet<_> = kinds.collect();
+    let mut text = String::with_capacity(openmetrics.len());
+    for line in openmetrics.lines().filter(|line| *line != "# EOF") {
+        let mut words = line.splitn(4, ' ');
+        match (words.next(), words.next(), words.next(), words.next()) {
+            (Some("#"), Some(what), Some(name), Some(rest)) if counters.contains(name) => {
+                text.extend(["# ", what, " ", name, "_total ", rest, "\n"]);
+            }
+            _ => text.extend([line, "\n"]),
+        }
+    }
+    text
 }
 
 #[cfg(test)]
@@ -280,9 +320,9 @@ nodevigil_trouble{name="ForeignOwner"} 0
 nodevigil_trouble{name="PauseRefused"} 0
 nodevigil_trouble{name="MetricsNotServed"} 0
 nodevigil_trouble{name="NodeMissing"} 0
-# HELP nodevigil_config_refused 1 while the settings are refused and the last accepted ones are in effect
+# HELP nodevigil_config_refused 1 while the settings are refused and the last accepted ones are in effect, else 0
 # TYPE nodevigil_config_refused gauge
-nodevigil_config_refused{error="/etc/nodevigil/config.toml:2:1: unknown field `a\"`"} 1
+nodevigil_config_refused 1.0
 # HELP nodevigil_credential_expiration_seconds Expiration of the credential for the API server in seconds since 1970
 # TYPE nodevigil_credential_expiration_seconds gauge
 nodevigil_credential_expiration_seconds 1801180800.0
@@ -381,8 +421,12 @@ process_open_fds VALUE
     }
 
     async fn answer(listen: SocketAddr, path: &str) -> String {
+        answer_to(listen, path, "*/*").await
+    }
+
+    async fn answer_to(listen: SocketAddr, path: &str, accept: &str) -> String {
         let mut stream = TcpStream::connect(listen).await.unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nAccept: {accept}\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
@@ -402,19 +446,39 @@ process_open_fds VALUE
         let listen = listening().await;
         assert!(answer(listen, "/healthz").await.ends_with("\r\n\r\nok\n"));
         let page = answer(listen, "/metrics").await;
-        assert!(page.contains(OPENMETRICS) && page.ends_with("# EOF\n"), "{page}");
+        assert!(
+            page.contains(PLAIN) && page.contains("\n# TYPE nodevigil_condition_transitions_total counter\n"),
+            "{page}"
+        );
+        assert!(page.contains("\n# TYPE nodevigil_condition gauge\n") && !page.contains("# EOF"), "{page}");
+        let prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
+        for accept in [prometheus, "Application/OpenMetrics-Text", "text/plain, application/openmetrics-text"] {
+            let page = answer_to(listen, "/metrics", accept).await;
+            assert!(page.contains(OPENMETRICS) && page.ends_with("# EOF\n"), "{accept}: {page}");
+            assert!(page.contains("\n# TYPE nodevigil_condition_transitions counter\n"), "{accept}: {page}");
+        }
+        for accept in [
+            "text/plain;version=0.0.4",
+            "application/openmetrics-text;q=0",
+            "text/plain;q=0.9,application/openmetrics-text;q=0.5",
+        ] {
+            assert!(answer_to(listen, "/metrics", accept).await.contains(PLAIN), "{accept}");
+        }
         assert!(answer(listen, "/").await.starts_with("HTTP/1.1 404 "));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn connections_without_a_request_are_closed_for_those_that_wait() {
+    async fn clients_that_send_no_request_hold_nobody_up_and_are_cut_off() {
         let listen = listening().await;
         let mut silent = Vec::new();
-        for _ in 0..MAX_CONNECTIONS {
+        for _ in 0..5 * MAX_CONNECTIONS {
             silent.push(TcpStream::connect(listen).await.unwrap());
         }
         let started = tokio::time::Instant::now();
         assert!(answer(listen, "/healthz").await.ends_with("ok\n"));
-        assert!(started.elapsed() >= CONNECTION_LASTS);
+        assert!(started.elapsed() < CONNECTION_LASTS);
+        for mut stream in silent {
+            assert_eq!(stream.read_to_end(&mut Vec::new()).await.unwrap_or_default(), 0);
+        }
     }
 }

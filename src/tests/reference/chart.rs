@@ -22,7 +22,8 @@ helm uninstall nodevigil -n kube-system
 To look first: with `--set-literal settings='kubernetes.publish = \"none\"'` the agents publish nothing, and `nodevigil status` shows what they find.
 
 It is installed in kube-system, because the roles and policies name the ServiceAccount `nodevigil` there. Without Helm: `kubectl apply -f nodevigil.yaml`, which is the chart with
-the default values. Helm installs the policies last; to have them before the roles, `kubectl apply` packaging/kubernetes/policy.yaml first and set `policy=false`. Where `nodevigil.service` runs on the host, the pod says so in its log and waits: each node has one agent.
+the default values. A chart that has this one among its dependencies turns it off by
+`nodevigil.enabled=false`. Helm installs the policies last; to have them before the roles, `kubectl apply` packaging/kubernetes/policy.yaml first and set `policy=false`. Where `nodevigil.service` runs on the host, the pod says so in its log and waits: each node has one agent.
 
 ## What the pod may do
 

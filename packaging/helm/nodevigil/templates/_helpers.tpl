@@ -1,6 +1,15 @@
 {{- define "nodevigil.labels" -}}
 app.kubernetes.io/name: nodevigil
+app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{- /* A file of packaging/kubernetes, whose objects get the labels: list of the file's name and the scope. */ -}}
+{{- define "nodevigil.file" -}}
+{{- $labels := include "nodevigil.labels" (index . 1) | nindent 4 -}}
+{{- regexReplaceAll "(?m)^metadata:$" ((index . 1).Files.Get (index . 0)) (print "metadata:\n  labels:" $labels) }}
 {{- end }}
 
 {{- define "nodevigil.image" -}}

@@ -295,6 +295,12 @@ pub fn an_audit_log_names_the_agent_and_its_node(scene: &Scene) -> Result<()> {
         !(name.starts_with("nodevigil/") && name.contains(" (linux/") && name.ends_with(&agent))
     });
     ensure!(other.is_none(), "{:#}", other.unwrap_or(&&Value::Null));
+    // packaging/kubernetes/flowschema.yaml
+    let metrics = scene.plane().kubectl(&["get", "--raw", "/metrics"])?;
+    let dispatched =
+        metrics.lines().filter(|line| line.starts_with("apiserver_flowcontrol_dispatched_requests_total{"));
+    let of_agents: Vec<_> = dispatched.filter(|line| line.contains("flow_schema=\"nodevigil\"")).collect();
+    ensure!(of_agents.iter().any(|line| line.contains("priority_level=\"system\"")), "{of_agents:#?}");
     Ok(())
 }
 

@@ -211,7 +211,7 @@ pub fn a_manifest_is_applied_and_removed(scene: &Scene) -> Result<()> {
 /// Waits until neither the Node nor the cluster has anything of the chart: the garbage collector deletes the pods after their owners.
 fn wait_until_nothing_is_left(scene: &Scene) -> Result<()> {
     let kinds = "all,configmaps,secrets,serviceaccounts,clusterroles,clusterrolebindings,roles,rolebindings,\
-        validatingadmissionpolicies,validatingadmissionpolicybindings";
+        validatingadmissionpolicies,validatingadmissionpolicybindings,flowschemas";
     let mut left = Vec::new();
     let gone = wait_until("nothing to be left", WAIT, || {
         let node = scene.plane().node(scene.node_name())?.context("no Node")?;
