@@ -11,8 +11,10 @@ use log::Level;
 use tokio::sync::{mpsc, watch};
 
 use crate::condition::engine::Engine;
-use crate::condition::profile::Profile;
-use crate::condition::{Condition, ConditionType, Desired, Reason, Status, Suppression, Transition, Uptime, View};
+use crate::condition::profile::Names;
+use crate::condition::{
+    Condition, ConditionType, Desired, Published, Reason, Status, Suppression, Transition, Uptime, View,
+};
 use crate::host::api::{ApiFacts, ObservedCondition, SyncLoop};
 use crate::host::clock;
 use crate::host::kubelet::{KubeletFacts, Watched};
@@ -77,7 +79,7 @@ pub struct Agent {
     kubelet: watch::Receiver<Option<KubeletFacts>>,
     watched: watch::Receiver<Watched>,
     suppressions: Suppressions,
-    profile: Profile,
+    names: Names,
     api: ApiFacts,
     monitors: Monitors,
     /// The last status.json, and when it was written.
@@ -104,7 +106,7 @@ impl Agent {
             kubelet,
             watched,
             suppressions: Suppressions::new(settings.maintenance.max_pause_secs.duration()),
-            profile: settings.kubernetes.profile,
+            names: settings.kubernetes.names(),
             api: ApiFacts::default(),
             monitors: Monitors::new(clock::uptime()),
             status: None,
@@ -138,12 +140,15 @@ impl Agent {
                 self.engine.adopt(condition, written.is_some_and(|written| written < booted), now);
             }
         }
+        let written: Vec<_> = node.conditions.iter().filter_map(|shown| written(self.names, shown, now)).collect();
         self.desired.send_modify(|desired| {
             desired.node_uid = Some(uid);
-            if adopted.is_none() && !shown.is_empty() {
+            if adopted.is_none() && !(shown.is_empty() && written.is_empty()) {
                 // From here on, a change is a transition from what the Node shows.
-                desired.conditions = shown.into_iter().map(|(condition, _)| condition).collect();
-                desired.published = self.profile.translate(&desired.conditions, &[], now);
+                if !shown.is_empty() {
+                    desired.conditions = shown.into_iter().map(|(condition, _)| condition).collect();
+                }
+                desired.published = self.names.translate(&desired.conditions, &written, now);
             }
         });
     }
@@ -191,7 +196,7 @@ impl Agent {
             }
         }
         self.desired.send_modify(|desired| {
-            desired.published = self.profile.translate(&conditions, &desired.published, now);
+            desired.published = self.names.translate(&conditions, &desired.published, now);
             desired.conditions = conditions;
         });
     }
@@ -226,9 +231,9 @@ impl Agent {
         self.api.server_time.map_or_else(clock::wall, |time| time.at(clock::uptime()))
     }
 
-    /// Turns the problems that are shown into `Unknown` and removes all taints, because nothing monitors the node any more. Returns the
-    /// conditions that have changed.
-    pub fn withdraw_problems(&mut self) -> Vec<Condition> {
+    /// Turns the problems that are shown into `Unknown` and removes all taints, because nothing monitors the node any more. Returns what is
+    /// then written on the Node, if it has changed.
+    pub fn withdraw_problems(&mut self) -> Vec<Published> {
         let (spec, now) = (Reason::NodevigilStopped.spec(), clock::uptime());
         let mut changed = Vec::new();
         self.desired.send_modify(|desired| {
@@ -236,9 +241,10 @@ impl Agent {
                 condition.message = format!("{}: {}", condition.reason, condition.message);
                 (condition.status, condition.reason) = (spec.status, spec.name.to_owned());
                 condition.since = now;
-                changed.push(condition.clone());
             }
-            desired.published = self.profile.translate(&desired.conditions, &desired.published, now);
+            let published = self.names.translate(&desired.conditions, &desired.published, now);
+            let before = std::mem::replace(&mut desired.published, published);
+            changed.extend(desired.published.iter().filter(|published| !before.contains(published)).cloned());
             desired.without_taints = true;
         });
         changed
@@ -287,6 +293,12 @@ fn observed(shown: &ObservedCondition, now: Uptime) -> Option<(Condition, Option
     let status = Status::by_name(&shown.status)?;
     let (reason, message) = (shown.reason.clone(), shown.message.clone());
     Some((Condition { kind, status, reason, message, since: now }, shown.last_heartbeat))
+}
+
+/// A condition as an earlier run of the agent has written it, under whatever name.
+fn written(names: Names, shown: &ObservedCondition, now: Uptime) -> Option<Published> {
+    let (name, status) = (names.find(&shown.kind)?, Status::by_name(&shown.status)?);
+    Some(Published { name, status, reason: shown.reason.clone(), message: shown.message.clone(), since: now })
 }
 
 #[cfg(test)]

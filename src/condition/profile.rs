@@ -1,5 +1,5 @@
-//! The names under which conditions are published: nodevigil's own names, and additionally those of a profile, which other controllers
-//! know.
+//! The names under which conditions are published: nodevigil's own names, and those of a profile, which other controllers know, beside
+//! them or in their place.
 
 use serde::{Deserialize, Serialize};
 
@@ -44,77 +44,78 @@ struct ProfileType {
     of: &'static [ConditionType],
     /// The only reasons that count as a problem; all if there are none.
     only: &'static [Reason],
+    /// What the message of a problem that counts contains.
+    with: &'static str,
     /// The reasons with a problem and without one, as consumers match them; none if they are nodevigil's.
-    reasons: Option<(&'static str, &'static str)>,
+    reasons: Option<Pair>,
+}
+
+type Pair = (&'static str, &'static str);
+
+const fn eks(name: &'static str, of: &'static [ConditionType]) -> ProfileType {
+    ProfileType { name, of, only: &[], with: "", reasons: None }
+}
+
+const fn npd(name: &'static str, of: &'static [ConditionType], only: &'static [Reason], reasons: Pair) -> ProfileType {
+    ProfileType { name, of, only, with: "", reasons: Some(reasons) }
 }
 
 const EKS: &[ProfileType] = &[
     // The agent of EKS has no condition of the kubelet. By this one Karpenter replaces a node whose kubelet does not work.
-    ProfileType {
-        name: "ContainerRuntimeReady",
-        of: &[KubeletHealthy, ContainerRuntimeHealthy],
-        only: &[],
-        reasons: None,
-    },
-    ProfileType { name: "StorageReady", of: &[NodeStorageHealthy], only: &[], reasons: None },
-    ProfileType { name: "KernelReady", of: &[NodeKernelHealthy], only: &[], reasons: None },
+    eks("ContainerRuntimeReady", &[KubeletHealthy, ContainerRuntimeHealthy]),
+    eks("StorageReady", &[NodeStorageHealthy]),
+    eks("KernelReady", &[NodeKernelHealthy]),
 ];
 
-/// Types and reasons as in <https://github.com/kubernetes/node-problem-detector/tree/master/config>. Its `KernelDeadlock` has reasons of
-/// programs that few nodes have, so that one has ours.
+/// Types and reasons as in <https://github.com/kubernetes/node-problem-detector/tree/master/config>. The reasons of its `KernelDeadlock`
+/// are of programs that few nodes have, so that one has ours.
+#[rustfmt::skip]
 const NPD: &[ProfileType] = &[
-    ProfileType {
-        name: "KubeletUnhealthy",
-        of: &[KubeletHealthy],
-        only: &[],
-        reasons: Some(("KubeletUnhealthy", "KubeletIsHealthy")),
-    },
-    ProfileType {
-        name: "ContainerRuntimeUnhealthy",
-        of: &[ContainerRuntimeHealthy],
-        only: &[],
-        reasons: Some(("ContainerdUnhealthy", "ContainerRuntimeIsHealthy")),
-    },
-    ProfileType {
-        name: "ReadonlyFilesystem",
-        of: &[NodeStorageHealthy],
-        only: &[Reason::FilesystemReadOnly],
-        reasons: Some(("FilesystemIsReadOnly", "FilesystemIsNotReadOnly")),
-    },
-    ProfileType {
-        name: "FrequentKubeletRestart",
-        of: &[KubeletHealthy],
-        only: &[Reason::KubeletCrashLooping],
-        reasons: Some(("FrequentKubeletRestart", "NoFrequentKubeletRestart")),
-    },
-    ProfileType {
-        name: "KernelDeadlock",
-        of: &[NodeKernelHealthy],
-        only: &[Reason::KernelDeadlocked],
-        reasons: Some(("KernelDeadlocked", "KernelHasNoDeadlock")),
-    },
-    ProfileType {
-        name: "CperHardwareErrorFatal",
-        of: &[NodeKernelHealthy],
-        only: &[Reason::KernelHardwareFailing],
-        reasons: Some(("CperHardwareErrorFatal", "CperHardwareHasNoFatalError")),
-    },
+    npd("KubeletUnhealthy", &[KubeletHealthy], &[], ("KubeletUnhealthy", "KubeletIsHealthy")),
+    npd("ContainerRuntimeUnhealthy", &[ContainerRuntimeHealthy], &[], ("ContainerdUnhealthy", "ContainerRuntimeIsHealthy")),
+    npd("ReadonlyFilesystem", &[NodeStorageHealthy], &[Reason::FilesystemReadOnly], ("FilesystemIsReadOnly", "FilesystemIsNotReadOnly")),
+    npd("FrequentKubeletRestart", &[KubeletHealthy], &[Reason::KubeletCrashLooping], ("FrequentKubeletRestart", "NoFrequentKubeletRestart")),
+    npd("FrequentContainerdRestart", &[ContainerRuntimeHealthy], &[Reason::ContainerRuntimeCrashLooping], ("FrequentContainerdRestart", "NoFrequentContainerdRestart")),
+    npd("KernelDeadlock", &[NodeKernelHealthy], &[Reason::KernelDeadlocked], ("KernelDeadlocked", "KernelHasNoDeadlock")),
+    npd("CperHardwareErrorFatal", &[NodeKernelHealthy], &[Reason::KernelHardwareFailing], ("CperHardwareErrorFatal", "CperHardwareHasNoFatalError")),
+    // After an error of its journal or its metadata XFS shuts down: every write fails. The monitor names the file system's type.
+    ProfileType { with: "(xfs, ", ..npd("XfsShutdown", &[NodeStorageHealthy], &[Reason::StorageIOError], ("XfsHasShutdown", "XfsHasNotShutDown")) },
 ];
 
-impl Profile {
-    /// What is written on the Node for these conditions, which are all at one moment; `before` is what was written before. A type is left
-    /// out until each of its conditions is known.
+/// Under which names conditions are written on the Node.
+#[derive(Debug, Clone, Copy)]
+pub struct Names {
+    pub profile: Profile,
+    /// Whether nodevigil's own names are left out. Without a profile they never are.
+    pub profile_only: bool,
+}
+
+impl Names {
+    /// The profile's types, and their status while there is a problem.
+    const fn types(self) -> (&'static [ProfileType], Status) {
+        match self.profile {
+            Profile::Native => (&[], Status::False),
+            Profile::Eks => (EKS, Status::False),
+            Profile::Npd => (NPD, Status::True),
+        }
+    }
+
+    /// That name, if conditions are written under it.
+    pub fn find(self, name: &str) -> Option<&'static str> {
+        let has_native = !self.profile_only || self.profile == Profile::Native;
+        let native = ConditionType::by_name(name).filter(|_| has_native).map(ConditionType::name);
+        native.or_else(|| self.types().0.iter().map(|row| row.name).find(|row| *row == name))
+    }
+
+    /// What is written for these conditions, all of one moment. A type stays as it was written `before` until all its conditions are known.
     pub fn translate(self, conditions: &[Condition], before: &[Published], now: Uptime) -> Vec<Published> {
-        let (types, problem_status): (&[ProfileType], _) = match self {
-            Self::Native => (&[], Status::False),
-            Self::Eks => (EKS, Status::False),
-            Self::Npd => (NPD, Status::True),
-        };
-        let own = conditions.iter().map(Published::from);
-        let others = types.iter().filter_map(|row| row.translate(conditions, problem_status)).map(|mut shown| {
-            let same = before.iter().find(|before| (before.name, before.status) == (shown.name, shown.status));
-            shown.since = same.map_or(now, |before| before.since);
-            shown
+        let (types, problem_status) = self.types();
+        let own = conditions.iter().map(Published::from).filter(|one| self.find(one.name).is_some());
+        let others = types.iter().filter_map(|row| {
+            let before = before.iter().find(|before| before.name == row.name);
+            let Some(mut shown) = row.translate(conditions, problem_status) else { return before.cloned() };
+            shown.since = before.filter(|before| before.status == shown.status).map_or(now, |before| before.since);
+            Some(shown)
         });
         own.chain(others).collect()
     }
@@ -129,7 +130,7 @@ impl ProfileType {
         }
         let worst = worst?;
         let counts = self.only.is_empty() || self.only.iter().any(|counts| counts.spec().name == worst.reason);
-        let is_problem = worst.is_problem() && counts;
+        let is_problem = worst.is_problem() && counts && worst.message.contains(self.with);
         let (mut reason, mut message) = (worst.reason.clone(), worst.message.clone());
         if let Some((problem, healthy)) = self.reasons.filter(|_| worst.status != Status::Unknown) {
             let named = if is_problem { problem } else { healthy };
@@ -140,10 +141,12 @@ impl ProfileType {
             }
             named.clone_into(&mut reason);
         }
-        let status = match (worst.status, is_problem) {
-            (Status::Unknown, _) => Status::Unknown,
-            (_, true) => problem_status,
-            (_, false) => problem_status.opposite(),
+        let status = match worst.status {
+            _ if is_problem => problem_status,
+            // node-problem-detector's conditions say that there is a problem or that none is known. To machine-controller-manager
+            // `Unknown` is a problem.
+            Status::Unknown if problem_status == Status::False => Status::Unknown,
+            _ => problem_status.opposite(),
         };
         Some(Published { name: self.name, status, reason, message, since: Uptime::ZERO })
     }
@@ -162,9 +165,13 @@ mod tests {
         reasons.iter().map(|reason| condition(*reason, reason.spec().condition.unwrap_or(KubeletHealthy))).collect()
     }
 
+    const fn beside(profile: Profile) -> Names {
+        Names { profile, profile_only: false }
+    }
+
     /// Name, status and reason of what the profile adds for conditions with these reasons.
     fn added(profile: Profile, reasons: &[Reason]) -> Vec<String> {
-        let published = profile.translate(&conditions(reasons), &[], Uptime::ZERO);
+        let published = beside(profile).translate(&conditions(reasons), &[], Uptime::ZERO);
         let added = published.iter().skip(reasons.len());
         added.map(|one| format!("{}={} {}", one.name, one.status.name(), one.reason)).collect()
     }
@@ -172,7 +179,7 @@ mod tests {
     #[test]
     fn without_a_profile_a_condition_is_written_under_its_own_name() {
         let all = conditions(&[Reason::KubeletCrashed, Reason::MemoryRunsOut]);
-        let published = Profile::Native.translate(&all, &[], Uptime::ZERO);
+        let published = beside(Profile::Native).translate(&all, &[], Uptime::ZERO);
         assert_eq!(published, all.iter().map(Published::from).collect::<Vec<_>>());
         assert_eq!((published[1].name, published[1].status), ("MemoryExhaustionImminent", Status::True));
     }
@@ -218,11 +225,31 @@ mod tests {
         );
         assert_eq!(
             of(&[Reason::NodePaused]),
-            ["KubeletUnhealthy=Unknown NodePaused", "FrequentKubeletRestart=Unknown NodePaused"]
+            ["KubeletUnhealthy=False NodePaused", "FrequentKubeletRestart=False NodePaused"],
+            "it is never Unknown"
         );
-        assert_eq!(of(&[Reason::StorageFull]), ["ReadonlyFilesystem=False FilesystemIsNotReadOnly"]);
-        assert_eq!(of(&[Reason::FilesystemReadOnly]), ["ReadonlyFilesystem=True FilesystemIsReadOnly"]);
-        assert_eq!(of(&[Reason::ContainerRuntimeHung]), ["ContainerRuntimeUnhealthy=True ContainerdUnhealthy"]);
+        let storage =
+            |read_only: &str, xfs: &str| [format!("ReadonlyFilesystem={read_only}"), format!("XfsShutdown={xfs}")];
+        let (writable, runs) = ("False FilesystemIsNotReadOnly", "False XfsHasNotShutDown");
+        assert_eq!(of(&[Reason::StorageFull]), storage(writable, runs));
+        assert_eq!(of(&[Reason::FilesystemReadOnly]), storage("True FilesystemIsReadOnly", runs));
+        assert_eq!(of(&[Reason::StorageIOError]), storage(writable, runs), "of another file system");
+        let mut of_xfs = conditions(&[Reason::StorageIOError]);
+        of_xfs[0].message = "/var/lib/kubelet (xfs, /dev/sda1) fails: write: EIO".into();
+        let published = beside(Profile::Npd).translate(&of_xfs, &[], Uptime::ZERO);
+        assert_eq!((published[2].name, published[2].status), ("XfsShutdown", Status::True));
+        assert_eq!(published[2].reason, "XfsHasShutdown");
+        let runtime = |unhealthy: &str, frequent: &str| {
+            [format!("ContainerRuntimeUnhealthy={unhealthy}"), format!("FrequentContainerdRestart={frequent}")]
+        };
+        assert_eq!(
+            of(&[Reason::ContainerRuntimeHung]),
+            runtime("True ContainerdUnhealthy", "False NoFrequentContainerdRestart")
+        );
+        assert_eq!(
+            of(&[Reason::ContainerRuntimeCrashLooping]),
+            runtime("True ContainerdUnhealthy", "True FrequentContainerdRestart")
+        );
         let kernel = |deadlock: &str, hardware: &str| {
             [format!("KernelDeadlock={deadlock}"), format!("CperHardwareErrorFatal={hardware}")]
         };
@@ -237,13 +264,32 @@ mod tests {
     fn a_name_of_a_profile_has_the_time_of_its_own_last_change() {
         let mut published = Vec::new();
         let mut since = |reason: Reason, secs| {
-            published = Profile::Npd.translate(&conditions(&[reason]), &published, Uptime::from_secs(secs));
+            published = beside(Profile::Npd).translate(&conditions(&[reason]), &published, Uptime::from_secs(secs));
             [published[1].since.as_secs(), published[2].since.as_secs()]
         };
         assert_eq!(since(Reason::KubeletIsHealthy, 1), [1, 1]);
         assert_eq!(since(Reason::KubeletCrashed, 2), [2, 1]);
         assert_eq!(since(Reason::KubeletCrashLooping, 3), [2, 3]);
         assert_eq!(since(Reason::KubeletIsHealthy, 4), [4, 4]);
+    }
+
+    #[test]
+    fn in_place_of_the_native_names_those_of_the_profile_stay_until_they_are_known() {
+        let only = |profile| Names { profile, profile_only: true };
+        let healthy = [Reason::KubeletIsHealthy, Reason::ContainerRuntimeIsHealthy];
+        let names = |published: &[Published]| published.iter().map(|one| one.name).collect::<Vec<_>>();
+        let published = only(Profile::Eks).translate(&conditions(&healthy), &[], Uptime::ZERO);
+        assert_eq!(names(&published), ["ContainerRuntimeReady"]);
+        let (reason, message) = ("KubeletCrashed".to_owned(), "m".to_owned());
+        let since = Uptime::from_secs(1);
+        let before = [Published { name: "ContainerRuntimeReady", status: Status::False, reason, message, since }];
+        let later = Uptime::from_secs(9);
+        assert_eq!(only(Profile::Eks).translate(&[], &before, later), before, "the agent has just started");
+        let crashed = conditions(&[Reason::KubeletHung, Reason::ContainerRuntimeIsHealthy]);
+        assert_eq!(only(Profile::Eks).translate(&crashed, &before, later)[0].since, since);
+        assert_eq!(only(Profile::Eks).translate(&conditions(&healthy), &before, later)[0].since, later);
+        let native = only(Profile::Native).translate(&conditions(&healthy), &[], Uptime::ZERO);
+        assert_eq!(names(&native), ["KubeletHealthy", "ContainerRuntimeHealthy"], "without a profile");
     }
 
     #[test]

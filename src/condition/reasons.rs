@@ -64,6 +64,7 @@ reasons! {
     KubeletConfigError: CONFIG, False, true, None, true, "Two runs of `nodevigil check` found the same error in the configuration that the kubelet has or gets at its next start. The runs are a minute apart, or half an hour if the error is that the kubelet was not restarted after a change.";
     KubeletConfigNotChecked: CONFIG, Unknown, false, None, false, "`nodevigil check` has failed for a minute, or has found an error only once.";
     KubeletConfigIsValid: CONFIG, True, false, None, false, "`nodevigil check` finds no error in the kubelet's configuration.";
+    ContainerRuntimeCrashLooping: RUNTIME, False, false, Restart, false, "The container runtime ended three times within 5 minutes or five times within 30 minutes.";
     ContainerRuntimeDown: RUNTIME, False, false, Restart, false, "The container runtime's process failed, was killed, or ended cleanly without a stop job and systemd did not start it again; or no process listens at its socket.";
     ContainerRuntimeHung: RUNTIME, False, true, Reboot, false, "Three calls to the container runtime in a row timed out, and its process is stopped (state T) or waits in the kernel (state D).";
     ContainerRuntimeNotReady: RUNTIME, False, true, Restart, false, "The container runtime reports that it is not ready, or three times in a row does not list its pods, and the kubelet reports on the Node that the runtime is down.";

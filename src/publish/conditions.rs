@@ -19,6 +19,7 @@ use super::connection::Failure;
 use super::observed::ObservedNode;
 use super::pacing::{Backoff, Budget};
 use super::taints::Tainter;
+use crate::condition::profile::Names;
 use crate::condition::{ConditionType, Desired, Published, Status, Uptime};
 use crate::host::api::{NodeFacts, ObservedCondition};
 use crate::host::clock::Now;
@@ -65,6 +66,7 @@ pub struct Reconciler {
 struct Sender {
     /// The uid of the Node that `types` and `heartbeat_at` are about.
     uid: String,
+    names: Names,
     types: BTreeMap<&'static str, TypeState>,
     tainter: Tainter,
     /// Whether a request may have been carried out whose answer has not come.
@@ -120,9 +122,10 @@ impl Default for TypeState {
 
 impl Reconciler {
     /// Nothing is known of the Node yet.
-    pub fn new(taints: TaintSettings) -> Self {
+    pub fn new(taints: TaintSettings, names: Names) -> Self {
         let sender = Sender {
             uid: String::new(),
+            names,
             types: BTreeMap::new(),
             tainter: Tainter::new(taints),
             must_read: false,
@@ -161,10 +164,7 @@ impl Reconciler {
     }
 
     fn observe(&mut self, node: Option<ObservedNode>, now: Now) {
-        self.node = node;
-        if let Some(node) = &self.node {
-            self.sender.observe(&node.facts, now);
-        }
+        self.node = node.inspect(|node| self.sender.observe(node, now));
     }
 
     /// The Node as last seen.
@@ -179,8 +179,7 @@ impl Reconciler {
             let what = format!("field manager {} also writes condition {name} of Node {node}", state.left_to.as_ref()?);
             Some(format!("{what}; nodevigil no longer writes it: stop one of the two"))
         });
-        let all: Vec<_> = foreign.collect();
-        (!all.is_empty()).then(|| all.join("; "))
+        Some(foreign.collect::<Vec<_>>().join("; ")).filter(|all| !all.is_empty())
     }
 
     /// What to do now. Conditions come before taints.
@@ -214,15 +213,18 @@ impl Sender {
         }
     }
 
-    fn observe(&mut self, node: &NodeFacts, now: Now) {
-        if node.uid != self.uid {
-            self.uid.clone_from(&node.uid);
+    fn observe(&mut self, node: &ObservedNode, now: Now) {
+        if node.facts.uid != self.uid {
+            self.uid.clone_from(&node.facts.uid);
             self.types.clear();
-            // At random, so that a fleet whose agents restart together does not write together.
-            self.heartbeat_at = now.uptime + HEARTBEAT.mul_f64(fastrand::f64());
+            // At random, so that a fleet whose agents restart together does not write together. But names of other settings go at once.
+            let mut kinds = node.facts.conditions.iter().map(|shown| &shown.kind);
+            let is_obsolete = kinds.any(|kind| self.names.find(kind).is_none() && node.ownership(kind).ours);
+            let spread = if is_obsolete { 0.0 } else { fastrand::f64() };
+            self.heartbeat_at = now.uptime + HEARTBEAT.mul_f64(spread);
         }
         for (name, state) in &mut self.types {
-            node.condition(name).inspect(|shown| state.observe(shown));
+            node.facts.condition(name).inspect(|shown| state.observe(shown));
         }
     }
 

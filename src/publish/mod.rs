@@ -65,11 +65,11 @@ impl Publisher {
     /// Publishes until it is dropped. A failure is recorded as a trouble, and tried again.
     pub async fn run(mut self) -> Infallible {
         let api = ApiConnection::new(self.facts.clone(), self.requests.clone(), self.troubles.clone());
-        let (mut reconciler, mut events) = (Reconciler::new(self.taints.clone()), EventQueue::new(uptime()));
-        let (_nothing, nothing) = watch::channel(Desired::default());
+        let mut reconciler = Reconciler::new(self.taints.clone(), self.settings.names());
+        let mut events = EventQueue::new(uptime());
         if self.settings.publish == Publish::None {
             // Everything is read, and nothing is to be written.
-            self.desired = nothing;
+            self.desired = watch::channel(Desired::default()).1;
             events.is_dry_run = true;
             self.facts.send_modify(|facts| facts.is_dry_run = true);
         } else {

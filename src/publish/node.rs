@@ -224,7 +224,7 @@ mod tests {
     use crate::condition::{Published, Status};
     use crate::host::api::{ApiFacts, Reach, RequestCounts};
     use crate::host::trouble::Troubles;
-    use crate::settings::TaintSettings;
+    use crate::settings::{KubernetesSettings, TaintSettings};
 
     fn json_body(value: &serde_json::Value) -> Body {
         Body::from(value.to_string().into_bytes())
@@ -265,7 +265,7 @@ mod tests {
         let (_engine, mut desired) =
             watch::channel(Desired { node_uid: Some("u1".into()), published, ..Desired::default() });
         let client = api.wrap(server(sender));
-        let mut reconciler = Reconciler::new(TaintSettings::default());
+        let mut reconciler = Reconciler::new(TaintSettings::default(), KubernetesSettings::default().names());
         let (uri, node) = tokio::select! {
             _ = publish_conditions(client, "n1", &api, &mut reconciler, &mut desired) => unreachable!(),
             applied = applied.recv() => applied.unwrap(),
@@ -293,7 +293,7 @@ mod tests {
         let api = ApiConnection::new(facts, RequestCounts::default(), Troubles::default());
         let client = api.wrap(Client::new(service, "default"));
         let (_engine, mut desired) = watch::channel(Desired::default());
-        let mut reconciler = Reconciler::new(TaintSettings::default());
+        let mut reconciler = Reconciler::new(TaintSettings::default(), KubernetesSettings::default().names());
         let is_reached = |facts: &ApiFacts| matches!(facts.reach, Reach::Reached { .. }) && facts.node.is_some();
         let test = async {
             // Before the first request, and while nothing is to be sent.
@@ -313,7 +313,7 @@ mod tests {
         let troubles = Troubles::default();
         let api =
             ApiConnection::new(watch::Sender::new(ApiFacts::default()), RequestCounts::default(), troubles.clone());
-        let mut reconciler = Reconciler::new(TaintSettings::default());
+        let mut reconciler = Reconciler::new(TaintSettings::default(), KubernetesSettings::default().names());
         let mut node = Publishing::new(server(mpsc::unbounded_channel().0), "n1", &api, &mut reconciler);
         let (now, secs) = (uptime(), Duration::from_secs);
         node.saw(false, now);

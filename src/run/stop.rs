@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::agent::Agent;
-use crate::condition::Condition;
+use crate::condition::Published;
 use crate::host::api::ApiFacts;
 use crate::host::kubelet::KubeletFacts;
 use crate::host::pod;
@@ -54,8 +54,7 @@ pub async fn stop(agent: &mut Agent, mut api: watch::Receiver<ApiFacts>, setting
     let last = agent.withdraw_problems();
     let is_shown = |api: &ApiFacts| {
         let Some(node) = &api.node else { return last.is_empty() };
-        let shows =
-            |wanted: &Condition| node.condition(wanted.kind.name()).is_some_and(|shown| shown.reason == wanted.reason);
+        let shows = |wanted: &Published| node.condition(wanted.name).is_some_and(|shown| shown.reason == wanted.reason);
         !node.has_our_taints && last.iter().all(shows)
     };
     timeout(STOP_WAIT, api.wait_for(is_shown)).await.ok();

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use load::*;
 pub use values::Secs;
 
-use crate::condition::profile::Profile;
+use crate::condition::profile::{Names, Profile};
 use crate::condition::{ConditionType, Reason, ShownAs};
 
 /// All settings, each with its default.
@@ -71,6 +71,15 @@ pub struct KubernetesSettings {
     pub node_name: Option<String>,
     /// Additional names under which conditions are published: `native` (none), `eks` or `npd`.
     pub profile: Profile,
+    /// Whether the names of `profile` are the only ones: nodevigil's own are then not on the Node. No effect with `native`.
+    pub profile_only: bool,
+}
+
+impl KubernetesSettings {
+    /// Under which names conditions are written.
+    pub const fn names(&self) -> Names {
+        Names { profile: self.profile, profile_only: self.profile_only }
+    }
 }
 
 /// What nodevigil writes to the API server.

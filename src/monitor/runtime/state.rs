@@ -214,6 +214,9 @@ impl Runtime {
             _ if self.units.is_empty() => View::Unknown(not_found(unserved)),
             Judgement::Undecided => return None,
             _ if self.service.last_end.is_some() && !self.is_runtimes_end() => return self.outlived(now),
+            Judgement::Ended(ended) if self.service.ends.loop_at(now).is_some() => {
+                View::found(Reason::ContainerRuntimeCrashLooping, self.has_ended(ended))
+            }
             Judgement::Ended(ended) => View::found(Reason::ContainerRuntimeDown, self.has_ended(ended)),
             // Which socket is the kubelet's is a guess, and nothing has answered there.
             Judgement::UnitFailed(why) if !is_known && is_guess => View::Unexplained(finding(why)),

@@ -6,6 +6,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::condition::Reason;
+use crate::condition::profile::Profile;
+
+const NATIVE: Names = Names { profile: Profile::Native, profile_only: false };
 
 /// A Node in an API server.
 struct Server {
@@ -92,7 +95,7 @@ impl World {
     fn new() -> Self {
         Self {
             server: Server::new("u1"),
-            reconciler: Reconciler::new(TaintSettings::default()),
+            reconciler: Reconciler::new(TaintSettings::default(), NATIVE),
             desired: Desired::default(),
         }
     }
@@ -211,7 +214,7 @@ fn a_restarted_agent_keeps_the_transition_time_and_a_status_that_changed_and_cha
     let mut world = World::new();
     world.desire(Reason::KubeletCrashed, 0);
     world.settle(10);
-    world.reconciler = Reconciler::new(TaintSettings::default());
+    world.reconciler = Reconciler::new(TaintSettings::default(), NATIVE);
     // Flips before the engine adopted what the Node shows do not count.
     world.desire(Reason::KubeletCrashed, 1);
     world.settle(100);
@@ -233,7 +236,7 @@ fn a_transition_time_that_cannot_be_true_is_replaced() {
             &[json!({"type": "KubeletHealthy", "status": "False", "reason": "KubeletCrashed",
             "message": "m", "lastTransitionTime": wrong})],
         );
-        world.reconciler = Reconciler::new(TaintSettings::default());
+        world.reconciler = Reconciler::new(TaintSettings::default(), NATIVE);
         assert_eq!(world.settle(100), 1, "{wrong}");
         assert_eq!(world.server.shown(), shows("False", 100));
     }
@@ -364,6 +367,27 @@ fn a_condition_that_another_manager_owns_is_not_written() {
 }
 
 #[test]
+fn a_name_that_the_settings_no_longer_ask_for_goes_at_once() {
+    let mut world = World::new();
+    world.server.write("nodevigil", &[json!({"type": "KubeletUnhealthy", "status": "True"})]);
+    world.desire(Reason::KubeletIsHealthy, 0);
+    assert_eq!(world.settle(10), 1);
+    assert_eq!(world.settle(20), 0);
+    world.server.write(
+        "nodevigil",
+        &[
+            json!({"type": "KubeletHealthy", "status": "True", "reason": "KubeletIsHealthy", "message": "m",
+            "lastTransitionTime": "2026-11-26T06:00:10Z"}),
+            json!({"type": "KubeletUnhealthy", "status": "True"}),
+        ],
+    );
+    world.reconciler = Reconciler::new(TaintSettings::default(), NATIVE);
+    assert_eq!(world.settle(30), 1, "the agent was restarted with another profile");
+    assert!(world.server.read().unwrap().facts.condition("KubeletUnhealthy").is_none());
+    assert_eq!(world.server.shown(), shows("True", 10));
+}
+
+#[test]
 fn the_first_apply_fails_if_another_manager_has_become_the_owner_since() {
     let mut world = World::new();
     world.desire(Reason::KubeletCrashed, 0);
@@ -446,7 +470,7 @@ fn after_an_apply_that_succeeded_the_failures_before_it_delay_nothing() {
 fn at_a_stop_conditions_and_taints_are_written_at_once_whatever_failed_before() {
     let mut world = World::new();
     let (kind, effect) = (ConditionType::KubeletHealthy, TaintSettings::default().effect);
-    world.reconciler = Reconciler::new(TaintSettings { conditions: [kind].into(), effect });
+    world.reconciler = Reconciler::new(TaintSettings { conditions: [kind].into(), effect }, NATIVE);
     let taint = json!({"key": super::super::taints::key(kind), "effect": format!("{effect:?}")});
     world.server.node["spec"] = json!({"taints": [taint]});
     world.desire(Reason::KubeletCrashed, 1);

@@ -1,7 +1,7 @@
 //! docs/reference/conditions.md
 
 use super::{generated, head, repository, row};
-use crate::condition::profile::Profile;
+use crate::condition::profile::{Names, Profile};
 use crate::condition::suppression::MAINTENANCE_SIGNALS;
 use crate::condition::{Condition, ConditionType, Published, Reason, ReasonSpec, Uptime};
 use crate::publish::taint_key;
@@ -70,7 +70,7 @@ fn the_conditions_are_documented() {
     for (signal, by) in MAINTENANCE_SIGNALS {
         text += &row([&format!("`{signal}`"), by]);
     }
-    text += "\n## Profiles\n\nWith `[kubernetes] profile = \"eks\"` or `\"npd\"`, nodevigil also publishes conditions under these names: those of `eks` with the same reasons, those of `npd` with the reasons of node-problem-detector. Listed are the reasons of nodevigil that are a problem; the message has them.\n\n";
+    text += "\n## Profiles\n\nWith `[kubernetes] profile = \"eks\"` or `\"npd\"`, nodevigil also publishes conditions under these names: those of `eks` with the same reasons, those of `npd` with the reasons and the polarity of node-problem-detector, and never `Unknown`. With `profile_only = true` they are the only ones. Listed are the reasons of nodevigil that are a problem; the message has them.\n\n";
     text += &head(["profile", "condition", "status of a problem", "reasons"]);
     text += &profile("eks", Profile::Eks);
     text += &profile("npd", Profile::Npd);
@@ -87,9 +87,13 @@ fn table(kind: Option<ConditionType>) -> String {
     })
 }
 
+const fn beside(profile: Profile) -> Names {
+    Names { profile, profile_only: false }
+}
+
 /// The conditions that a profile adds to a healthy Node.
 pub fn added_by(profile: Profile) -> Vec<Published> {
-    profile.translate(&healthy(), &[], Uptime::ZERO).split_off(ConditionType::ALL.len())
+    beside(profile).translate(&healthy(), &[], Uptime::ZERO).split_off(ConditionType::ALL.len())
 }
 
 fn healthy() -> Vec<Condition> {
@@ -104,7 +108,7 @@ fn profile(name: &str, profile: Profile) -> String {
             let with = |condition: &Condition| Some(condition.kind) == reason.spec().condition;
             let of_one = healthy.iter().map(|one| if with(one) { shown(**reason) } else { one.clone() });
             let of_one: Vec<_> = of_one.collect();
-            let translated = profile.translate(&of_one, &[], Uptime::ZERO);
+            let translated = beside(profile).translate(&of_one, &[], Uptime::ZERO);
             let status = translated.iter().find(|shown| shown.name == published.name).unwrap().status;
             status == published.status.opposite()
         });
@@ -118,5 +122,5 @@ fn profile(name: &str, profile: Profile) -> String {
 fn shown(reason: Reason) -> Condition {
     let ReasonSpec { name, condition, status, .. } = *reason.spec();
     let kind = condition.unwrap_or(ConditionType::KubeletHealthy);
-    Condition { kind, status, reason: name.to_owned(), message: String::new(), since: Uptime::ZERO }
+    Condition { kind, status, reason: name.to_owned(), message: "(xfs, ".into(), since: Uptime::ZERO }
 }

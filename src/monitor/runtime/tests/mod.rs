@@ -169,6 +169,19 @@ impl Story {
 }
 
 #[test]
+fn a_runtime_that_ends_three_times_within_five_minutes_is_in_a_crash_loop() {
+    let mut story = Story::healthy();
+    let end = |pid| unit("activating", 0, LastProcess { pid, code: 2, status: 9 }, "signal");
+    story.end(812, end(812));
+    story.reports(Status::False, Reason::ContainerRuntimeDown);
+    story.changed(end(900));
+    story.reports(Status::False, Reason::ContainerRuntimeDown);
+    story.changed(end(901));
+    let message = story.reports(Status::False, Reason::ContainerRuntimeCrashLooping);
+    assert_eq!(message, "the main process of containerd.service (pid 901) was killed by SIGKILL (9)");
+}
+
+#[test]
 fn a_killed_runtime_is_down_until_another_one_answers() {
     let mut story = Story::healthy();
     story.happens(ServiceEvent::Exited(812));
@@ -246,7 +259,7 @@ fn a_restart_into_a_failure_is_down() {
         looping.probe(Probe::NoListener);
         looping.end(pid, unit("activating", 0, exited(pid, 1), "exit-code"));
     }
-    looping.reports(Status::False, Reason::ContainerRuntimeDown);
+    looping.reports(Status::False, Reason::ContainerRuntimeCrashLooping);
 }
 
 #[test]

@@ -2,9 +2,10 @@
 
 use std::time::Instant;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 
 use crate::scene::{ObservedNode, Scene};
+use crate::support::{WAIT, wait_until};
 
 const SETTINGS: &str = "/etc/nodevigil/config.d/60-story.toml";
 
@@ -20,6 +21,8 @@ pub fn conditions_have_the_names_of_the_profile_beside_their_own(scene: &Scene) 
     let native = node.kubelet().shown()?;
     let from = set_profile(&node, "npd")?;
     let healthy = node.condition("KubeletUnhealthy").wait_for(from, "False", "KubeletIsHealthy")?;
+    node.condition("XfsShutdown").wait_for(from, "False", "XfsHasNotShutDown")?;
+    node.condition("FrequentContainerdRestart").wait_for(from, "False", "NoFrequentContainerdRestart")?;
     let frequent = node.condition("FrequentKubeletRestart");
     let no_restarts = frequent.wait_for(from, "False", "NoFrequentKubeletRestart")?;
     node.kubelet().ensure_unchanged(&native)?;
@@ -38,4 +41,28 @@ pub fn conditions_have_the_names_of_the_profile_beside_their_own(scene: &Scene) 
     node.start_kubelet()?;
     node.condition("ContainerRuntimeReady").wait_until_shown(from, |shown| shown.status == "True")?;
     Ok(())
+}
+
+pub fn a_profile_in_place_of_the_native_names_keeps_its_times_through_a_restart(scene: &Scene) -> Result<()> {
+    let node = scene.healthy()?;
+    let ready = node.condition("ContainerRuntimeReady");
+    set_profile(&node, "eks")?;
+    let from = Instant::now();
+    node.kill_for_good()?;
+    let crashed = ready.wait_for(from, "False", "KubeletCrashed")?;
+    node.sh(&format!("echo 'profile_only = true' >>{SETTINGS}"))?;
+    for _ in 0..2 {
+        node.sh("systemctl restart nodevigil")?;
+        let is_gone = || {
+            let shown = scene.plane().node(node.name())?.context("no Node")?;
+            let kinds = shown["status"]["conditions"].as_array().into_iter().flatten();
+            let native = kinds.filter(|one| one["type"].as_str().is_some_and(|kind| kind.ends_with("Healthy")));
+            Ok((native.count() == 0).then_some(()))
+        };
+        wait_until("the native names to be gone", WAIT, is_gone)?;
+        ready.ensure_no_flip(&crashed)?;
+    }
+    let from = Instant::now();
+    node.sh("systemctl start kubelet")?;
+    ready.wait_until_shown(from, |shown| shown.status == "True").map(drop)
 }

@@ -51,6 +51,20 @@ pub fn a_crash_shows_signal_and_pid(scene: &Scene) -> Result<()> {
     runtime(&node).ensure_only(from, &["True", "False"])
 }
 
+pub fn three_ends_within_five_minutes_are_a_crash_loop(scene: &Scene) -> Result<()> {
+    let node = healthy(scene, |node| node)?;
+    let mut killed = Instant::now();
+    for _ in 0..3 {
+        let pid = node.main_pid("containerd")?;
+        killed = signal(&node, "KILL")?;
+        runtime(&node).wait_until_shown(killed, |shown| shown.message.contains(&format!("(pid {pid}) was killed")))?;
+        let next = || Ok(node.main_pid("containerd").ok().filter(|next| *next != pid));
+        wait_until("another containerd", WAIT, next)?;
+    }
+    let looping = runtime(&node).wait_for(killed, "False", "ContainerRuntimeCrashLooping")?;
+    wait_until_healthy(&node, looping.at).map(drop)
+}
+
 /// As NVIDIA's container toolkit restarts it: containerd does not handle SIGHUP, which systemd counts as a clean end.
 pub fn a_clean_end_that_systemd_restarts_flips_nothing(scene: &Scene) -> Result<()> {
     let node = healthy(scene, |node| node)?;
