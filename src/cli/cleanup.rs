@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use tokio::time::timeout;
 
-use super::removal::{self, Removed};
-use super::{GOOD, block_on, print, settings_in_effect};
+use super::removal::{self, Progress, Removed};
+use super::{GOOD, block_on, complain, print, settings_in_effect};
 use crate::files;
 use crate::host::kubelet::KubeletFacts;
 use crate::report::status::{self, StatusReport};
@@ -28,7 +28,7 @@ pub struct Cleanup {
     /// The Node's name [default: the name that the agent last used]
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
-    /// Clean up every Node of the cluster, as `helm uninstall` does; needs an identity that may list and patch all Nodes
+    /// Clean up every Node of the cluster, as `helm uninstall` does; needs an identity that may list and patch all Nodes. A further run does only what is left
     #[arg(long, conflicts_with = "node")]
     all_nodes: bool,
 }
@@ -49,13 +49,23 @@ impl Cleanup {
         let last = report.map(|report| report.node).filter(|name| !name.is_empty());
         settings.node_name = self.node.or(settings.node_name).or(last);
         if self.all_nodes {
-            let removed = block_on("waiting for the API server", async {
-                timeout(ALL_DEADLINE, removal::cleanup_all(&settings, kubelet)).await
+            let mut found = 0;
+            let done = block_on("waiting for the API server", async {
+                let removed = |name: &str, removed: &Removed| {
+                    found += 1;
+                    // Whoever reads it may go; the Nodes are cleaned up all the same.
+                    print(&describe(name, Some(removed))).ok();
+                };
+                let progress = |progress: &Progress| complain(&progress.to_string());
+                timeout(ALL_DEADLINE, removal::cleanup_all(&settings, kubelet, removed, progress)).await
             })?;
-            let removed = removed
-                .with_context(|| format!("not every Node was cleaned up within {} s", ALL_DEADLINE.as_secs()))??;
-            let lines: String = removed.iter().map(|(name, removed)| describe(name, Some(removed))).collect();
-            print(if lines.is_empty() { "no Node has conditions or taints of nodevigil\n" } else { &lines })?;
+            let secs = ALL_DEADLINE.as_secs();
+            done.with_context(|| {
+                format!("not every Node was cleaned up within {secs} s; run it again for the others")
+            })??;
+            if found == 0 {
+                print("no Node has conditions or taints of nodevigil\n")?;
+            }
             return Ok(GOOD);
         }
         let removed = block_on("waiting for the API server", async {

@@ -1,17 +1,27 @@
 //! The removal of nodevigil's conditions and taints, from one Node or from all.
 
+use std::fmt;
+use std::time::Duration;
+
 use anyhow::{Context, Result, anyhow};
+use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams};
-use kube::{Api, ResourceExt};
+use tokio::time::sleep;
 
 use crate::host::kubelet::KubeletFacts;
 use crate::publish::{FIELD_MANAGER, ObservedNode, connect_once, describe, is_our_taint, taints_patch};
 use crate::settings::KubernetesSettings;
 
-/// How many Nodes are listed at a time: an answer has a largest size.
-const PAGE: u32 = 100;
+/// How many Nodes are listed at a time. A Node may have 100 KiB, and an answer has a largest size.
+const PAGE: u32 = 25;
+/// How many Nodes are written at a time.
+const PARALLEL: usize = 16;
+const REPORT_EVERY: usize = 100;
+/// What the API server has refused because it is busy.
+const TRY_AGAIN_AFTER: Duration = Duration::from_secs(2);
 
 /// What was removed from the Node.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -29,46 +39,101 @@ pub struct Removed {
 pub async fn cleanup(settings: &KubernetesSettings, kubelet: KubeletFacts) -> Result<(String, Option<Removed>)> {
     let session = connect_once(settings, kubelet).await?;
     let nodes = Api::<Node>::all(session.client);
-    let removed = remove(&nodes, &session.node_name).await;
+    let removed = match read(&nodes, &session.node_name).await {
+        Ok(Some(node)) => remove(&nodes, node).await,
+        answer => answer.map(|_| None),
+    };
     let removed = removed.with_context(|| format!("Node {}, with {}", session.node_name, session.source))?;
     Ok((session.node_name, removed))
 }
 
-/// Removes nodevigil's conditions and taints from every Node; returns the Nodes that had any.
+/// How far the removal from all Nodes is.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Nodes that were looked at.
+    pub seen: usize,
+    /// Those from which something was removed, and from which something could not be removed.
+    pub cleaned: usize,
+    pub failed: usize,
+}
+
+impl fmt::Display for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seen, cleaned, failed } = self;
+        write!(f, "{seen} Nodes looked at, {cleaned} cleaned up")?;
+        if *failed > 0 { write!(f, ", {failed} failed") } else { Ok(()) }
+    }
+}
+
+/// Removes nodevigil's conditions and taints from every Node that has some; `removed` is told of each, `progress` now and then.
 ///
 /// # Errors
 /// The first error of a Node; the other Nodes are cleaned up all the same.
-pub async fn cleanup_all(settings: &KubernetesSettings, kubelet: KubeletFacts) -> Result<Vec<(String, Removed)>> {
+pub async fn cleanup_all(
+    settings: &KubernetesSettings,
+    kubelet: KubeletFacts,
+    removed: impl FnMut(&str, &Removed),
+    progress: impl FnMut(&Progress),
+) -> Result<()> {
     let session = connect_once(settings, kubelet).await?;
-    remove_all(&Api::all(session.client)).await.with_context(|| session.source.to_string())
+    remove_all(&Api::all(session.client), removed, progress).await.with_context(|| session.source.to_string())
 }
 
-async fn remove_all(nodes: &Api<Node>) -> Result<Vec<(String, Removed)>> {
-    let (mut found, mut first_error, mut names, mut page) =
-        (Vec::new(), None, Vec::new(), ListParams::default().limit(PAGE));
+/// Goes through the Nodes until nothing is left on them, or a whole pass removes nothing. What has been removed needs no further request.
+async fn remove_all(
+    nodes: &Api<Node>,
+    mut removed: impl FnMut(&str, &Removed),
+    mut progress: impl FnMut(&Progress),
+) -> Result<()> {
     loop {
-        let listed = nodes.list_metadata(&page).await.map_err(|error| failed("list the Nodes", &error))?;
-        names.extend(listed.iter().map(ResourceExt::name_any));
-        let Some(next) = listed.metadata.continue_.filter(|next| !next.is_empty()) else { break };
-        page = page.continue_token(&next);
-    }
-    for name in names {
-        match remove(nodes, &name).await.with_context(|| format!("Node {name}")) {
-            Ok(removed) => {
-                let removed = removed.filter(|removed| *removed != Removed::default());
-                found.extend(removed.map(|removed| (name, removed)));
+        let (mut pass, mut first_error, mut page) = (Progress::default(), None, ListParams::default().limit(PAGE));
+        loop {
+            let listed = match nodes.list(&page).await {
+                Ok(listed) => listed,
+                Err(error) => {
+                    first_error = first_error.or(Some(failed("list the Nodes", &error)));
+                    break;
+                }
+            };
+            let next = listed.metadata.continue_.filter(|next| !next.is_empty());
+            let before = pass.seen;
+            pass.seen += listed.items.len();
+            let marked = listed.items.into_iter().filter_map(ObservedNode::read).filter(ObservedNode::has_ours);
+            let mut removals = stream::iter(marked).map(|node| remove_from(nodes, node)).buffer_unordered(PARALLEL);
+            while let Some((name, answer)) = removals.next().await {
+                match answer {
+                    Ok(None) => {}
+                    Ok(Some(of_node)) => {
+                        pass.cleaned += 1;
+                        removed(&name, &of_node);
+                    }
+                    Err(error) => {
+                        pass.failed += 1;
+                        first_error = first_error.or(Some(error.context(format!("Node {name}"))));
+                    }
+                }
             }
-            // The other Nodes are cleaned up all the same.
-            Err(error) => first_error = first_error.or(Some(error)),
+            if next.is_none() || before / REPORT_EVERY < pass.seen / REPORT_EVERY {
+                progress(&pass);
+            }
+            let Some(next) = next else { break };
+            page = page.continue_token(&next);
+        }
+        match first_error {
+            None => return Ok(()),
+            Some(error) if pass.cleaned == 0 => return Err(error),
+            Some(_) => sleep(TRY_AGAIN_AFTER).await,
         }
     }
-    first_error.map_or(Ok(found), Err)
 }
 
-async fn remove(nodes: &Api<Node>, name: &str) -> Result<Option<Removed>> {
-    let Some(before) = read(nodes, name).await? else { return Ok(None) };
+async fn remove_from(nodes: &Api<Node>, node: ObservedNode) -> (String, Result<Option<Removed>>) {
+    (node.facts.name.clone(), remove(nodes, node).await)
+}
+
+async fn remove(nodes: &Api<Node>, before: ObservedNode) -> Result<Option<Removed>> {
     // The API server deletes what our field manager owns and this apply leaves out.
-    let (name, uid) = (Some(name.to_owned()), Some(before.facts.uid.clone()));
+    let (name, uid) = (Some(before.facts.name.clone()), Some(before.facts.uid.clone()));
     let nothing = Node { metadata: ObjectMeta { name, uid, ..ObjectMeta::default() }, ..Node::default() };
     let parameters = PatchParams::apply(FIELD_MANAGER).force();
     let after = match nodes.patch_status(&before.facts.name, &parameters, &Patch::Apply(nothing)).await {
@@ -79,7 +144,7 @@ async fn remove(nodes: &Api<Node>, name: &str) -> Result<Option<Removed>> {
     let Some(after) = ObservedNode::read(after) else { return Ok(None) };
     let gone = before.facts.conditions.into_iter().filter(|condition| after.facts.condition(&condition.kind).is_none());
     let conditions = gone.map(|condition| condition.kind).collect();
-    Ok(Some(Removed { conditions, taints: remove_taints(nodes, &after.facts.name).await? }))
+    Ok(Some(Removed { conditions, taints: remove_taints(nodes, after).await? }))
 }
 
 async fn read(nodes: &Api<Node>, name: &str) -> Result<Option<ObservedNode>> {
@@ -92,17 +157,20 @@ fn failed(what: &str, error: &kube::Error) -> anyhow::Error {
 }
 
 /// Removes nodevigil's taints and returns their keys. Retries if another client writes the Node meanwhile.
-async fn remove_taints(nodes: &Api<Node>, name: &str) -> Result<Vec<String>> {
+async fn remove_taints(nodes: &Api<Node>, mut node: ObservedNode) -> Result<Vec<String>> {
     loop {
-        let Some(node) = read(nodes, name).await? else { return Ok(Vec::new()) };
         let (ours, others): (Vec<_>, Vec<_>) = node.taints.iter().cloned().partition(is_our_taint);
         let keys: Vec<_> = ours.into_iter().map(|taint| taint.key).collect();
         if keys.is_empty() {
             return Ok(keys);
         }
-        match nodes.patch(name, &PatchParams::apply(FIELD_MANAGER), &Patch::Merge(taints_patch(&node, &others))).await {
+        let (name, patch) = (&node.facts.name, Patch::Merge(taints_patch(&node, &others)));
+        match nodes.patch(name, &PatchParams::apply(FIELD_MANAGER), &patch).await {
             Ok(_) => return Ok(keys),
-            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            Err(kube::Error::Api(status)) if status.code == 409 => {
+                let Some(now) = read(nodes, name).await? else { return Ok(Vec::new()) };
+                node = now;
+            }
             Err(error) => {
                 let (why, keys) = (failed("remove the taints", &error), keys.join("- "));
                 return Err(anyhow!("{why}; as an administrator: kubectl taint node {name} {keys}-"));
@@ -113,8 +181,10 @@ async fn remove_taints(nodes: &Api<Node>, name: &str) -> Result<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::sync::atomic::AtomicU32;
     use std::sync::atomic::Ordering::Relaxed;
+    use std::sync::{Arc, Mutex};
 
     use hyper::{Method, Request, Response};
     use kube::Client;
@@ -154,31 +224,105 @@ mod tests {
                 Ok::<_, BoxError>(answer)
             }
         });
-        remove(&Api::all(Client::new(service, "default")), "n1").await
+        let nodes = Api::all(Client::new(service, "default"));
+        let before = read(&nodes, "n1").await.unwrap().unwrap();
+        remove(&nodes, before).await
     }
 
-    #[tokio::test]
-    async fn what_is_ours_is_removed_from_every_node() {
-        let service = service_fn(|request: Request<Body>| async move {
-            let condition = json!({"type": "KubeletHealthy", "status": "False"});
-            let node = |name: &str, conditions: &[&Value]| {
-                let metadata = json!({"name": name, "uid": name, "resourceVersion": "1"});
-                json!({"metadata": metadata, "status": {"conditions": conditions}})
+    /// Sixty Nodes, of which the API server lists forty at a time. `busy` of them are refused at first, with this HTTP status.
+    struct Cluster {
+        nodes: BTreeMap<String, bool>,
+        busy: usize,
+        status: u16,
+        writing: usize,
+        most_at_a_time: usize,
+        writes: usize,
+    }
+
+    impl Cluster {
+        fn new(busy: usize, status: u16) -> Arc<Mutex<Self>> {
+            let nodes = (0..60).map(|number| (format!("n{number:02}"), number % 2 == 0)).collect();
+            Arc::new(Mutex::new(Self { nodes, busy, status, writing: 0, most_at_a_time: 0, writes: 0 }))
+        }
+
+        fn node(&self, name: &str) -> Value {
+            let managed_fields = json!([{"manager": "nodevigil", "operation": "Apply", "subresource": "status"}]);
+            let (fields, conditions) = if self.nodes[name] {
+                (managed_fields, json!([{"type": "KubeletHealthy", "status": "False"}]))
+            } else {
+                (json!([{"manager": "nodevigil", "operation": "Update"}]), json!([]))
             };
-            let (is_read, path) = (request.method() == Method::GET, request.uri().path().to_owned());
-            let answer = match path.trim_start_matches("/api/v1/nodes").trim_end_matches("/status") {
-                "" if request.uri().query().is_some_and(|query| query.contains("continue=more")) => {
-                    json!({"metadata": {}, "items": [node("broken", &[])]})
-                }
-                "" => json!({"metadata": {"continue": "more"}, "items": [node("other", &[])]}),
-                "/broken" if is_read => node("broken", &[&condition]),
-                name => node(name.trim_start_matches('/'), &[]),
-            };
-            Ok::<_, BoxError>(Response::new(Body::from(answer.to_string().into_bytes())))
-        });
-        let found = remove_all(&Api::all(Client::new(service, "default"))).await.unwrap();
-        let conditions = vec!["KubeletHealthy".to_owned()];
-        assert_eq!(found, [("broken".to_owned(), Removed { conditions, taints: Vec::new() })]);
+            let metadata = json!({"name": name, "uid": name, "resourceVersion": "1", "managedFields": fields});
+            json!({"metadata": metadata, "status": {"conditions": conditions}})
+        }
+
+        fn list(&self, query: &str) -> Value {
+            let from = query.split_once("continue=").map_or("", |(_, from)| from.split('&').next().unwrap());
+            let mut names = self.nodes.keys().filter(|name| name.as_str() >= from);
+            let items: Vec<_> = names.by_ref().take(40).map(|name| self.node(name)).collect();
+            json!({"metadata": {"continue": names.next()}, "items": items})
+        }
+    }
+
+    async fn answer(cluster: Arc<Mutex<Cluster>>, request: Request<Body>) -> Result<Response<Body>, BoxError> {
+        let response = |value: &Value| Response::new(Body::from(value.to_string().into_bytes()));
+        let Some(name) = request.uri().path().strip_prefix("/api/v1/nodes/").map(|path| path.replace("/status", ""))
+        else {
+            return Ok(response(&cluster.lock().unwrap().list(request.uri().query().unwrap_or_default())));
+        };
+        assert_eq!(request.method(), Method::PATCH, "a Node of the list is not read again");
+        let is_refused = {
+            let mut cluster = cluster.lock().unwrap();
+            cluster.writing += 1;
+            cluster.writes += 1;
+            cluster.most_at_a_time = cluster.most_at_a_time.max(cluster.writing);
+            let is_refused = cluster.busy > 0;
+            cluster.busy = cluster.busy.saturating_sub(1);
+            is_refused
+        };
+        tokio::task::yield_now().await;
+        let mut cluster = cluster.lock().unwrap();
+        cluster.writing -= 1;
+        if is_refused {
+            let code = cluster.status;
+            let mut refused = response(&json!({"kind": "Status", "status": "Failure", "code": code}));
+            *refused.status_mut() = hyper::StatusCode::from_u16(code)?;
+            return Ok(refused);
+        }
+        cluster.nodes.insert(name.clone(), false);
+        Ok(response(&cluster.node(&name)))
+    }
+
+    /// Removes what is ours from all Nodes; from how many, and the last progress.
+    async fn remove_from_all(cluster: &Arc<Mutex<Cluster>>) -> (Result<()>, usize, Progress) {
+        let (mut cleaned, mut last, served) = (0, Progress::default(), cluster.clone());
+        let service = service_fn(move |request| answer(served.clone(), request));
+        let removed = |_: &str, removed: &Removed| cleaned += usize::from(removed.conditions == ["KubeletHealthy"]);
+        let progress = |&Progress { seen, cleaned, failed }: &Progress| last = Progress { seen, cleaned, failed };
+        let result = remove_all(&Api::all(Client::new(service, "default")), removed, progress).await;
+        (result, cleaned, last)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_ours_is_removed_from_every_node_that_has_some_and_a_second_run_writes_nothing() {
+        let cluster = Cluster::new(0, 0);
+        let (result, cleaned, last) = remove_from_all(&cluster).await;
+        assert_eq!((result.unwrap(), cleaned, last), ((), 30, Progress { seen: 60, cleaned: 30, failed: 0 }));
+        let most = cluster.lock().unwrap().most_at_a_time;
+        assert!((2..=PARALLEL).contains(&most), "{most} at a time");
+        assert_eq!(remove_from_all(&cluster).await.1, 0);
+        assert_eq!(cluster.lock().unwrap().writes, 30);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_whose_write_fails_is_tried_again_and_holds_up_no_other() {
+        let cluster = Cluster::new(5, 429);
+        let (result, cleaned, last) = remove_from_all(&cluster).await;
+        assert_eq!((result.unwrap(), cleaned, last), ((), 30, Progress { seen: 60, cleaned: 5, failed: 0 }));
+        let cluster = Cluster::new(usize::MAX, 403);
+        let error = format!("{:#}", remove_from_all(&cluster).await.0.unwrap_err());
+        assert!(error.starts_with("Node n") && error.contains("403"), "{error}");
+        assert_eq!(cluster.lock().unwrap().writes, 30, "for a refusal of all there is no second pass");
     }
 
     #[tokio::test]

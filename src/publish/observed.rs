@@ -93,6 +93,14 @@ impl ObservedNode {
         Some(Self { facts, version, taints, managed_fields: metadata.managed_fields.unwrap_or_default() })
     }
 
+    /// Whether it has a taint of ours, or a condition that we have applied.
+    pub fn has_ours(&self) -> bool {
+        let is_ours = |entry: &ManagedFieldsEntry| {
+            (entry.manager.as_deref(), entry.operation.as_deref()) == (Some(FIELD_MANAGER), Some("Apply"))
+        };
+        self.facts.has_our_taints || self.managed_fields.iter().any(is_ours)
+    }
+
     /// The later one of two observations has the larger number
     /// (<https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions>).
     pub fn version_number(&self) -> u64 {

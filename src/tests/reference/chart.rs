@@ -64,6 +64,8 @@ kubectl -n kube-system wait --for=condition=complete job/nodevigil-cleanup --tim
 kubectl delete -f cleanup.yaml
 ```
 
+The Job's log has its progress; a further run does only what is left.
+
 A pod that ends because its DaemonSet no longer wants it on the node (another `nodeSelector`, other `tolerations`, `kubectl delete daemonset`) turns what is `False` into
 `Unknown` and removes its taints. One that is replaced or restarted leaves everything as it is. A pod whose kubelet is dead is not told to end: there everything stays.
 

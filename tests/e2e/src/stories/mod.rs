@@ -178,6 +178,7 @@ pub const STORIES: &[Story] = &[
     full("taints::kept", taints::a_taint_is_set_again_and_goes_with_a_pause_and_a_stop),
     full("taints::kubelets_identity", taints::with_the_kubelets_identity_taints_are_a_trouble),
     full("taints::cleanup", taints::cleanup_leaves_nothing_of_ours),
+    full("taints::cleanup_all", taints::cleanup_of_all_nodes_does_what_is_left),
     full("profiles::npd_and_eks", profiles::conditions_have_the_names_of_the_profile_beside_their_own),
     full("profiles::only", profiles::a_profile_in_place_of_the_native_names_keeps_its_times_through_a_restart),
     full("settings::refused", settings::refused_settings_leave_the_last_accepted_ones_in_use),

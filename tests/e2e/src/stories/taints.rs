@@ -1,13 +1,14 @@
 //! `[taints]`: the Node's taints while a condition shows a problem; and `nodevigil cleanup`, which removes them and the conditions.
 
+use std::fs;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::scene::{ObservedNode, Scene};
-use crate::support::WAIT;
 use crate::support::node::NodeBuilder;
+use crate::support::{WAIT, namespaces};
 
 const TAINT: &str = "status-taint.cluster-autoscaler.kubernetes.io/nodevigil-kubelet-unhealthy";
 
@@ -111,4 +112,44 @@ pub fn cleanup_leaves_nothing_of_ours(scene: &Scene) -> Result<()> {
     node.start_agent()?;
     node.kubelet().wait_for(from, "True", "KubeletIsHealthy")?;
     Ok(())
+}
+
+pub fn cleanup_of_all_nodes_does_what_is_left(scene: &Scene) -> Result<()> {
+    let (node, plane) = (scene.healthy()?, scene.plane());
+    node.sh("systemctl stop nodevigil")?;
+    let admin = plane.kubeconfig("admin", "system:masters")?;
+    node.sh(&format!("umask 077; cat >/root/admin.conf <<'END'\n{admin}\nEND"))?;
+    let settings = "/etc/nodevigil/config.d/60-story.toml";
+    node.sh(&format!("printf '[kubernetes]\\nkubeconfig = \"/root/admin.conf\"\\n' >{settings}"))?;
+    let time = "2026-11-26T06:00:00Z";
+    let condition = json!({"type": "KubeletHealthy", "status": "False", "lastTransitionTime": time});
+    let taint = json!({"key": TAINT, "effect": "NoSchedule"});
+    let others = (0..60).map(|number| {
+        let metadata = json!({"name": format!("other-{number:02}")});
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {"taints": [taint]}, "status": {"conditions": [condition]}})
+    });
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": others.collect::<Vec<_>>()});
+    let file = namespaces::work().join("others.json").display().to_string();
+    fs::write(&file, list.to_string())?;
+    plane.kubectl(&["create", "-f", &file])?;
+    plane.kubectl(&[
+        "apply",
+        "--server-side",
+        "--subresource=status",
+        "--force-conflicts",
+        "--field-manager=nodevigil",
+        "-f",
+        &file,
+    ])?;
+
+    let answer = node.sh("nodevigil cleanup --all-nodes")?;
+    let removed = answer.lines().filter(|line| line.contains(": removed conditions ")).count();
+    ensure!(removed == 61 && answer.contains("61 Nodes looked at, 61 cleaned up"), "{answer}");
+    let all = plane.kubectl(&["get", "nodes", "-o", "json"])?;
+    ensure!(!all.contains(TAINT) && !all.contains("KubeletHealthy"), "something is left");
+    let again = node.sh("nodevigil cleanup --all-nodes")?;
+    ensure!(again.contains("no Node has conditions or taints of nodevigil"), "{again}");
+    plane.kubectl(&["delete", "-f", &file])?;
+    node.sh(&format!("rm {settings}"))?;
+    node.start_agent()
 }
