@@ -46,7 +46,8 @@ pub async fn ask(config: &Config, watched: &mut watch::Receiver<Watched>, api: &
         let answer = match &connected {
             Some((_, client)) => answer(client, address).await,
             None => match connect(config, id, address).await {
-                Ok(client) => answer(&connected.insert(((id, address), client)).1, address).await,
+                Ok(Some(client)) => answer(&connected.insert(((id, address), client)).1, address).await,
+                Ok(None) => None,
                 Err(why) => Some(SyncLoop::Unwatched(why)),
             },
         };
@@ -70,17 +71,16 @@ fn set(api: &ApiConnection, seen: Option<(ProcessId, SyncLoop)>) {
 }
 
 /// A client for the kubelet. Its certificate is as a rule signed by itself, so that another proof is needed, before it is shown the
-/// credential, that it is the kubelet: that its own process listens.
-async fn connect(config: &Config, id: ProcessId, address: SocketAddr) -> Result<Client, String> {
+/// credential, that it is the kubelet: that its own process listens. None while nothing does.
+async fn connect(config: &Config, id: ProcessId, address: SocketAddr) -> Result<Option<Client>, String> {
     let mut config = config.clone();
     config.cluster_url = format!("https://{address}").parse().map_err(|error| format!("{address}: {error}"))?;
     (config.accept_invalid_certs, config.root_cert, config.tls_server_name) = (true, None, None);
     (config.default_retry, config.connect_timeout) = (false, Some(DEADLINE));
-    let connected = read_files(move || {
-        if !process::listens(id, address) {
-            return Err(format!("at {address} listens another process than the kubelet (pid {})", id.pid));
-        }
-        Client::try_from(config).map_err(|error| describe(&error))
+    let connected = read_files(move || match process::listens(id, address) {
+        None => Ok(None),
+        Some(false) => Err(format!("at {address} listens another process than the kubelet (pid {})", id.pid)),
+        Some(true) => Client::try_from(config).map(Some).map_err(|error| describe(&error)),
     });
     connected.await.map_err(|error| error.to_string())?
 }
