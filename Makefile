@@ -117,7 +117,7 @@ stories: $(if $(NODE),guest-needs) $(if $(filter gate,$(TIER)),gate-needs,full-n
 	@$(E2E) --tier $(or $(TIER),full) $(if $(NODE),--node $(NODE)) $(if $(TABLE),--table $(abspath $(TABLE))) $(STORIES)
 
 # Two guests at a time would make both slow. All kinds run, whatever became of one.
-nodes: guest-needs gate-needs ## The gate's stories and those of guests on each kind of node, or on NODES="debian-13", and docs/platforms.md about it (three hours)
+nodes: guest-needs gate-needs ## The gate's stories and those of guests on each kind of node, or on NODES="debian-13", and docs/platforms.md about it (over two hours)
 	@failed=; for node in $(or $(NODES),namespaces debian-13 debian-12 debian-sid); do \
 	  echo "== $$node"; $(E2E) --tier gate --node $$node --platforms docs/platforms.md $(STORIES) || failed="$$failed $$node"; \
 	done; [ -z "$$failed" ] || { echo "stories failed on:$$failed" >&2; exit 1; }

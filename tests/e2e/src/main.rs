@@ -101,6 +101,6 @@ fn inside(run: &str, line: &CommandLine) -> Result<ExitCode> {
     if let Some(minutes) = line.well {
         return well::run(Duration::from_secs(60 * minutes), line.seed);
     }
-    let platforms = line.platforms.as_deref().map(|path| Platforms::read(path, line.node)).transpose()?;
+    let platforms = line.platforms.as_deref().map(|path| Platforms::new(path, line.node)).transpose()?;
     runner::run(&stories::select(line.node, line.tier, &line.filters), line.table.as_deref(), platforms)
 }

@@ -26,37 +26,42 @@ const STORIES_HEAD: &str = "\
 
 ";
 
-/// The table.
+/// What a run adds to the table.
 pub struct Platforms {
     path: PathBuf,
     kind: &'static Kind,
     today: String,
-    /// Cells of the kinds' own table, by kind.
-    versions: BTreeMap<String, Vec<String>>,
-    /// Results, by kind and story.
-    results: BTreeMap<(String, String), String>,
     /// Whether this run has written the versions.
     has_versions: bool,
 }
 
+/// What the table has.
+#[derive(Debug, Default, PartialEq)]
+struct Table {
+    /// Cells of the kinds' own table, by kind.
+    versions: BTreeMap<String, Vec<String>>,
+    /// Results, by kind and story.
+    results: BTreeMap<(String, String), String>,
+}
+
 impl Platforms {
-    /// Reads the table that is there, if any, to add what happens on this kind of nodes.
-    pub fn read(path: &Path, kind: &'static Kind) -> Result<Self> {
-        let text = if path.exists() { fs::read_to_string(path)? } else { String::new() };
+    /// To add what happens on this kind of nodes to the table in that file.
+    pub fn new(path: &Path, kind: &'static Kind) -> Result<Self> {
         let today = output(Command::new("date").args(["-u", "+%F"]))?.trim().to_owned();
-        let (versions, results) = parse(&text);
-        Ok(Self { path: path.to_owned(), kind, today, versions, results, has_versions: false })
+        Ok(Self { path: path.to_owned(), kind, today, has_versions: false })
     }
 
-    /// Adds how a story ended, with the versions of its node, and writes the table.
+    /// Adds how a story ended, with the versions of its node. Reads the table each time, as another run may write it too.
     pub fn add(&mut self, story: &Story, passed: bool, node: Option<&ObservedNode>) -> Result<()> {
+        let text = if self.path.exists() { fs::read_to_string(&self.path)? } else { String::new() };
+        let mut table = Table::parse(&text);
         if let Some(node) = node.filter(|_| !self.has_versions) {
-            self.versions.insert(self.kind.name.to_owned(), self.read_versions(node)?);
+            table.versions.insert(self.kind.name.to_owned(), self.read_versions(node)?);
             self.has_versions = true;
         }
         let result = format!("{} {}", if passed { "passed" } else { "**failed**" }, self.today);
-        self.results.insert((self.kind.name.to_owned(), story.name.to_owned()), result);
-        fs::write(&self.path, self.text()).with_context(|| self.path.display().to_string())
+        table.results.insert((self.kind.name.to_owned(), story.name.to_owned()), result);
+        fs::write(&self.path, table.text()).with_context(|| self.path.display().to_string())
     }
 
     fn read_versions(&self, node: &ObservedNode) -> Result<Vec<String>> {
@@ -71,7 +76,9 @@ impl Platforms {
         cells.extend([info("kubeletVersion"), format!("`{}`, `{}`", node.unit("kubelet"), self.kind.socket)]);
         Ok(cells)
     }
+}
 
+impl Table {
     fn text(&self) -> String {
         let mut text = HEAD.to_owned();
         text += "| kind | passed | failed | last run | system | Linux | systemd | cgroup | runtime | kubelet | unit, socket |\n";
@@ -103,30 +110,28 @@ impl Platforms {
     fn result(&self, kind: &Kind, story: &Story) -> Option<&String> {
         self.results.get(&(kind.name.to_owned(), story.name.to_owned()))
     }
-}
 
-type Tables = (BTreeMap<String, Vec<String>>, BTreeMap<(String, String), String>);
-
-/// What [`Platforms::text`] has written.
-fn parse(text: &str) -> Tables {
-    let (mut versions, mut results, mut kinds) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
-    for line in text.lines() {
-        let cells: Vec<String> = line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect();
-        let bare = |cell: &String| cell.trim_matches('`').to_owned();
-        match &cells[..] {
-            [head, names @ ..] if head == "story" => kinds = names.iter().map(bare).collect(),
-            [kind, _, _, rest @ ..] if kind.starts_with('`') && kinds.is_empty() => {
-                versions.insert(bare(kind), rest.to_vec());
+    /// What [`Self::text`] has written.
+    fn parse(text: &str) -> Self {
+        let (mut table, mut kinds) = (Self::default(), Vec::new());
+        for line in text.lines() {
+            let cells: Vec<String> = line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect();
+            let bare = |cell: &String| cell.trim_matches('`').to_owned();
+            match &cells[..] {
+                [head, names @ ..] if head == "story" => kinds = names.iter().map(bare).collect(),
+                [kind, _, _, rest @ ..] if kind.starts_with('`') && kinds.is_empty() => {
+                    table.versions.insert(bare(kind), rest.to_vec());
+                }
+                [story, row @ ..] if story.starts_with('`') => {
+                    let known =
+                        kinds.iter().zip(row).filter(|(_, cell)| !["elsewhere", "not run"].contains(&cell.as_str()));
+                    table.results.extend(known.map(|(kind, cell)| ((kind.clone(), bare(story)), cell.clone())));
+                }
+                _ => {}
             }
-            [story, row @ ..] if story.starts_with('`') => {
-                let known =
-                    kinds.iter().zip(row).filter(|(_, cell)| !["elsewhere", "not run"].contains(&cell.as_str()));
-                results.extend(known.map(|(kind, cell)| ((kind.clone(), bare(story)), cell.clone())));
-            }
-            _ => {}
         }
+        table
     }
-    (versions, results)
 }
 
 #[cfg(test)]
@@ -137,21 +142,17 @@ mod tests {
     fn what_was_written_is_read_again() {
         let result = |kind: &str, story: &str, result: &str| ((kind.to_owned(), story.to_owned()), result.to_owned());
         let cells = |kind: &str| (kind.to_owned(), ["2026-11-28", "Debian", "6.12"].map(str::to_owned).to_vec());
-        let platforms = Platforms {
-            path: PathBuf::new(),
-            kind: &KINDS[1],
-            today: String::new(),
+        let table = Table {
             versions: BTreeMap::from([cells("namespaces"), cells("debian-13")]),
             results: BTreeMap::from([
                 result("debian-13", "life::crash", "passed 2026-11-28"),
                 result("debian-13", "life::hang", "**failed** 2026-11-27"),
             ]),
-            has_versions: true,
         };
-        let text = platforms.text();
+        let text = table.text();
         assert!(text.contains("| `debian-13` | 1 | 1 | 2026-11-28 | Debian | 6.12 |"), "{text}");
         assert!(text.contains("| `life::crash` | not run | passed 2026-11-28 |"), "{text}");
         assert!(text.contains("| `harness::node_ends` | not run | elsewhere |"), "{text}");
-        assert_eq!(parse(&text), (platforms.versions, platforms.results));
+        assert_eq!(Table::parse(&text), table);
     }
 }

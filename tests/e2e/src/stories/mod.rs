@@ -152,8 +152,7 @@ pub const STORIES: &[Story] = &[
     full("storage::hung", storage::a_disk_that_completes_nothing_is_a_problem_and_a_frozen_file_system_is_none),
     full("storage::sync_loop", storage::a_sync_loop_that_waits_for_a_disk_is_a_hang_although_the_kubelet_answers),
     gate("storage::disk_fails", storage::a_disk_that_fails_every_request_is_a_problem).only_in(Place::Guest),
-    gate("storage::disk_delays", storage::a_disk_that_delays_every_request_is_a_problem_and_hangs_tasks)
-        .only_in(Place::Guest),
+    gate("storage::disk_hangs", storage::a_disk_that_hangs_is_a_problem_and_hangs_tasks).only_in(Place::Guest),
     full("memory::runs_out", memory::memory_that_runs_out_is_reported_before_it_is_used_up).only_in(Place::Namespaces),
     full("memory::cgroup_limit", memory::a_cgroup_at_its_own_limit_is_not_the_host),
     gate("memory::host_thrashes", memory::a_host_that_thrashes_is_reported_until_it_has_memory_again)

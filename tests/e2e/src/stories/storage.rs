@@ -17,8 +17,6 @@ const IMAGES: &str = "/srv/images";
 const MANIFESTS: &str = "/etc/kubernetes/manifests";
 /// The kubelet reports a sync loop that stands still after five minutes.
 const SYNC_LOOP: Duration = Duration::from_mins(9);
-/// A device of device-mapper, in guests alone.
-const MAPPED: &str = "story";
 /// A sampled problem is `Unknown` until the Node is two minutes old.
 const LONG: Duration = Duration::from_mins(3);
 
@@ -28,33 +26,16 @@ fn storage(node: &ObservedNode) -> ConditionView<'_> {
 
 /// A node whose kubelet is healthy, and so is its disk, to which test writes are made.
 fn node_with_disk(scene: &Scene) -> Result<Arc<ObservedNode>> {
-    node_with_mounted_disk(scene, &format!("mount -o loop,errors=remount-ro {IMAGES}/disk {ROOT}"))
+    node_with_mounted_disk(scene, &format!("mount -o loop,errors=remount-ro {IMAGES}/disk"))
 }
 
-/// The same, on a device of device-mapper, which [`remap`] changes.
-fn node_with_mapped_disk(scene: &Scene) -> Result<Arc<ObservedNode>> {
-    let mount = format!(
-        "loop=$(losetup -f --show {IMAGES}/disk); dmsetup create {MAPPED} --table \"0 65536 linear $loop 0\"; \
-         mount -o errors=remount-ro /dev/dm-0 {ROOT}"
-    );
-    node_with_mounted_disk(scene, &mount)
-}
-
-/// Has the device behave as these words of a table say: `error`, `linear DEVICE 0`.
-fn remap(node: &ObservedNode, target: &str) -> Result<()> {
-    node.sh(&format!(
-        "loop=$(losetup -j {IMAGES}/disk -n -O NAME)
-         dmsetup load {MAPPED} --table \"0 65536 {target}\" && dmsetup suspend --nolockfs {MAPPED} && dmsetup resume {MAPPED}"
-    ))
-    .map(drop)
-}
-
+/// The same, of a disk that `mount` mounts, but for the path.
 fn node_with_mounted_disk(scene: &Scene, mount: &str) -> Result<Arc<ObservedNode>> {
     let disk = format!(
         "[Unit]\nDefaultDependencies=no\n[Service]\nType=oneshot\nRemainAfterExit=yes\n\
          ExecStart=/bin/sh -ec 'truncate -s 64M /run/images; mkfs.ext4 -q -F /run/images; mkdir -p {IMAGES} {ROOT}; \
          mount -o loop /run/images {IMAGES}; truncate -s 32M {IMAGES}/disk; mkfs.ext4 -q -F {IMAGES}/disk; \
-         {mount}; mkdir -m 700 {ROOT}/.nodevigil'\n"
+         {mount} {ROOT}; mkdir -m 700 {ROOT}/.nodevigil'\n"
     );
     let kubelet = format!(
         "[Unit]\nRequires=disk.service\nAfter=disk.service\n\
@@ -214,11 +195,14 @@ pub fn a_sync_loop_that_waits_for_a_disk_is_a_hang_although_the_kubelet_answers(
     node.kubelet().wait_longer_for(thawed, LONG, "True", "KubeletIsHealthy").map(drop)
 }
 
-/// As of a cable that is loose, or a volume that is gone.
+/// As of a volume that is gone. Only a guest has device-mapper to itself.
 pub fn a_disk_that_fails_every_request_is_a_problem(scene: &Scene) -> Result<()> {
-    let node = node_with_mapped_disk(scene)?;
+    let node = node_with_mounted_disk(
+        scene,
+        "dmsetup create story --table \"0 65536 linear /dev/vdc 0\"; mkfs.ext4 -q -F /dev/dm-0; mount -o errors=remount-ro /dev/dm-0",
+    )?;
     let from = Instant::now();
-    remap(&node, "error")?;
+    node.sh("dmsetup load story --table '0 65536 error' && dmsetup suspend --nolockfs story && dmsetup resume story")?;
     let is_it = |shown: &Condition| ["StorageIOError", "FilesystemReadOnly"].contains(&shown.reason.as_str());
     let shown = storage(&node).wait_until_shown(from, |shown| shown.status == "False" && is_it(shown))?;
     ensure!(shown.message.contains(ROOT), "{shown:?}");
@@ -226,17 +210,18 @@ pub fn a_disk_that_fails_every_request_is_a_problem(scene: &Scene) -> Result<()>
     storage(&node).ensure_only(from, &["True", "False"])
 }
 
-/// Each request takes ten minutes. The kernel logs the tasks that wait for it.
-pub fn a_disk_that_delays_every_request_is_a_problem_and_hangs_tasks(scene: &Scene) -> Result<()> {
-    let node = node_with_mapped_disk(scene)?;
+/// The emulator lets through one byte a second. The kernel logs the tasks that wait for it.
+pub fn a_disk_that_hangs_is_a_problem_and_hangs_tasks(scene: &Scene) -> Result<()> {
+    let node = node_with_mounted_disk(scene, "mkfs.ext4 -q -F /dev/vdc; mount -o errors=remount-ro /dev/vdc")?;
     node.sh("sysctl -w kernel.hung_task_timeout_secs=20")?;
+    let limit = |bytes: u32| node.guest()?.monitor(&format!("block_set_io_throttle virtio2 {bytes} 0 0 0 0 0"));
     let from = Instant::now();
-    remap(&node, "delay $loop 0 600000")?;
+    limit(1)?;
     wait_for(&node, from, "StorageHung", &["its disk completes no request"])?;
     let logged = node.condition("NodeKernelHealthy").wait_for(from, "True", "KernelTroubleLogged")?;
     ensure!(logged.message.contains("hung task"), "{logged:?}");
     let repaired = Instant::now();
-    remap(&node, "linear $loop 0")?;
+    limit(0)?;
     wait_until_well(&node, repaired)?;
     storage(&node).ensure_only(from, &["True", "Unknown", "False"])?;
     node.kubelet().ensure_only(from, &["True", "Unknown"])

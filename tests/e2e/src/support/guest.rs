@@ -1,18 +1,18 @@
 //! A guest: a node with a kernel, memory, cgroups and disks of its own, in an emulator.
 //!
 //! Its disk is a copy-on-write view of an image that tests/e2e/image.sh has made. The files of the node are on a second disk, as a tar,
-//! and are unpacked at the first boot. Commands run by a shell behind a virtio port, which needs neither the guest's network nor its bus.
+//! and are unpacked at the first boot. A third one is for stories. Commands run by a shell behind a virtio port, which needs neither the guest's network nor its bus.
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use nix::sys::signal::{Signal, kill};
@@ -100,6 +100,7 @@ impl Guest {
             tar.arg("-C").arg(layer).arg(".");
         }
         output(&mut tar).context("packing the guest's files")?;
+        fs::File::create(directory.join("empty"))?.set_len(64 << 20)?;
         let emulator = Mutex::new(emulate(kind, &directory)?);
         let stream = connect(&directory.join("shell"))?;
         let answers = Arc::new(Answers::default());
@@ -136,10 +137,21 @@ impl Guest {
         self.answers.wait(id, timeout).with_context(|| format!("no answer to `{command}` in {} s", timeout.as_secs()))
     }
 
-    /// Gives the emulator's monitor a command, such as `stop` and `cont`.
+    /// Gives the emulator's monitor a command, such as `stop` and `cont`; returns when it was carried out.
     pub fn monitor(&self, command: &str) -> Result<()> {
         let mut stream = connect(&self.directory.join("monitor"))?;
-        writeln!(stream, "{command}").context("writing to the emulator's monitor")
+        stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+        writeln!(stream, "{command}").context("writing to the emulator's monitor")?;
+        // It prompts at first and after each command, and forgets a command whose connection is closed.
+        let mut answer = String::new();
+        while answer.matches("(qemu)").count() < 2 {
+            let mut part = [0; 4096];
+            let length = stream.read(&mut part).with_context(|| format!("the monitor's answer to {command}"))?;
+            ensure!(length > 0, "the monitor has closed: {answer}");
+            answer += &String::from_utf8_lossy(&part[..length]);
+        }
+        ensure!(!answer.contains("Error") && !answer.contains("unknown command"), "{answer}");
+        Ok(())
     }
 
     /// Sends the emulator a signal.
@@ -228,6 +240,7 @@ fn emulate(kind: &Kind, directory: &Path) -> Result<Child> {
         .args(["-append", &format!("console=ttyS0 quiet panic=10 mitigations=off systemd.show_status=0 {mask}")])
         .args(["-drive", &format!("file={},format=raw,if=virtio,cache=unsafe,snapshot=on", image("disk"))])
         .args(["-drive", &format!("file={},format=raw,if=virtio,readonly=on", directory.join("files").display())])
+        .args(["-drive", &format!("file={},format=raw,if=virtio,cache=unsafe", directory.join("empty").display())])
         .args(["-netdev", &format!("user,id=net,net=10.99.0.0/24,host={ADDRESS}")])
         .args(["-device", "virtio-net-pci,netdev=net", "-device", "virtio-serial-pci"])
         .args(["-chardev", &socket("shell"), "-device", "virtserialport,chardev=shell,name=e2e"])
