@@ -230,7 +230,7 @@ impl Directory {
             View::found(Reason::StorageHung, format!("{text}, and its disk completes no request"))
         } else {
             probe_failed(format!(
-                "{text}, but its disk has no request in progress, as while a file system is frozen (fsfreeze)"
+                "{text}, but its disk has no request in progress, as while a file system is frozen (fsfreeze) or a device holds requests back (multipath without a path)"
             ))
         })
     }
