@@ -7,6 +7,7 @@ use super::{GOOD, Output, USAGE, complain, print};
 use crate::condition::suppression::MAINTENANCE_SIGNALS;
 use crate::condition::{Reason, ReasonSpec};
 use crate::report::table;
+use crate::settings::{RuleName, rule};
 
 /// Explain a condition's reason or a rule of `nodevigil check`; without a name, list them
 ///
@@ -14,7 +15,7 @@ use crate::report::table;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: nodevigil explain KubeletCrashed")]
 pub struct Explain {
-    /// A reason, a condition (for all its reasons), or the id or name of a rule
+    /// A reason, a condition (for all its reasons), or a rule: its id or name, or the start of the ids of several, such as SD
     name: Option<String>,
     /// Print text, or JSON
     #[arg(short, long, default_value = "text")]
@@ -23,39 +24,60 @@ pub struct Explain {
 
 impl Explain {
     pub fn run(self) -> anyhow::Result<u8> {
-        let reasons = find(self.name.as_deref());
-        if reasons.is_empty() {
-            let name = self.name.unwrap_or_default();
-            if let Some(rule) = rules::rules().find(|rule| rule.id.eq_ignore_ascii_case(&name) || rule.name == name) {
-                print(&explain_rule(rule, self.output)?)?;
-                return Ok(GOOD);
+        match self.explain() {
+            Ok(text) => print(&text).map(|()| GOOD),
+            Err(wrong) => {
+                complain(&wrong);
+                Ok(USAGE)
             }
-            complain(&format!("no reason, condition or rule is named {name:?}; list them with: nodevigil explain"));
-            return Ok(USAGE);
         }
-        print(&match self.output {
-            Output::Text if reasons.len() == 1 => text(reasons[0]),
-            Output::Text if self.name.is_none() => format!("{}\n{}", list(&reasons), list_rules()),
-            Output::Text => list(&reasons),
-            Output::Json => {
-                serde_json::to_string_pretty(&reasons.iter().map(|spec| json(spec)).collect::<Vec<_>>())? + "\n"
+    }
+
+    fn explain(&self) -> Result<String, String> {
+        let name = self.name.as_deref();
+        let reasons = find(name);
+        let rules: Vec<&Rule> = match name {
+            None => rules::rules().collect(),
+            Some(_) if !reasons.is_empty() => Vec::new(),
+            Some(name) => name.parse::<RuleName>().map_err(|_| unknown(name))?.rules().collect(),
+        };
+        Ok(match (self.output, reasons.as_slice(), rules.as_slice()) {
+            (Output::Json, [], [rule]) => format!("{:#}\n", json_of_rule(rule)),
+            (Output::Json, ..) => {
+                let rules = rules.iter().map(|rule| json_of_rule(rule));
+                format!("{:#}\n", reasons.iter().map(|spec| json(spec)).chain(rules).collect::<serde_json::Value>())
             }
-        })?;
-        Ok(GOOD)
+            (Output::Text, [], [rule]) => text_of_rule(rule),
+            (Output::Text, [], rules) => list_rules(rules),
+            (Output::Text, [reason], []) => text(reason),
+            (Output::Text, reasons, []) => list(reasons),
+            (Output::Text, reasons, rules) => format!("{}\n{}", list(reasons), list_rules(rules)),
+        })
     }
 }
 
-fn explain_rule(rule: &Rule, output: Output) -> anyhow::Result<String> {
+/// Why a name is refused, with the nearest one of them all.
+fn unknown(name: &str) -> String {
+    let reasons = Reason::ALL.iter().map(|reason| reason.spec());
+    let known = reasons.flat_map(|spec| [spec.name, condition(spec)]);
+    let known = known.chain(rules::rules().flat_map(|rule| [rule.id, rule.name]));
+    let hint = rule::nearest(name, known)
+        .map_or_else(|| "list them with: nodevigil explain".to_owned(), |known| format!("did you mean {known}?"));
+    format!("no reason, condition or rule is named {name:?}; {hint}")
+}
+
+fn json_of_rule(rule: &Rule) -> serde_json::Value {
     let Rule { id, name, severity, fix, seen, .. } = rule;
-    let meaning = rule.meaning();
-    if output == Output::Json {
-        let row = json!({"rule": id, "name": name, "severity": severity, "meaning": meaning, "fix": fix, "seen": seen});
-        return Ok(serde_json::to_string_pretty(&row)? + "\n");
-    }
-    Ok(format!(
-        "{id} {name}: {meaning}\n\nSeverity:   {severity}\nFix:        {fix}\nSeen:       {seen}\n\n\
-         A comment above the line allows it: # nodevigil: allow {id}: the reason\n"
-    ))
+    json!({"rule": id, "name": name, "severity": severity, "meaning": rule.meaning(), "fix": fix, "seen": seen})
+}
+
+fn text_of_rule(rule: &Rule) -> String {
+    let Rule { id, name, severity, fix, seen, .. } = rule;
+    format!(
+        "{id} {name}: {}\n\nSeverity:   {severity}\nFix:        {fix}\nSeen:       {seen}\n\n\
+         A comment above the line allows it: # nodevigil: allow {id}: the reason\n",
+        rule.meaning()
+    )
 }
 
 /// The reasons of that name or condition, worst first; all without a name.
@@ -98,9 +120,9 @@ fn list(reasons: &[&ReasonSpec]) -> String {
     table::text(["REASON", "CONDITION", "STATUS", "REMEDY", "MEANING"], reasons.iter().map(row))
 }
 
-fn list_rules() -> String {
-    let row = |rule: &Rule| ([rule.id, rule.name, rule.summary].map(str::to_owned), "");
-    table::text(["RULE", "NAME", "MEANING"], rules::rules().map(row))
+fn list_rules(rules: &[&Rule]) -> String {
+    let row = |rule: &&Rule| ([rule.id, rule.name, rule.summary].map(str::to_owned), "");
+    table::text(["RULE", "NAME", "MEANING"], rules.iter().map(row))
 }
 
 fn json(spec: &ReasonSpec) -> serde_json::Value {
@@ -125,6 +147,23 @@ mod tests {
         assert!(find(Some("KubeletHealthy")).len() > 5);
         assert_eq!(find(None).len(), Reason::ALL.len());
         assert!(find(Some("KubeletCrash")).is_empty());
+    }
+
+    #[test]
+    fn a_rule_is_found_by_its_id_its_name_and_its_family() {
+        let explain = |name: Option<&str>, output| Explain { name: name.map(str::to_owned), output }.explain();
+        assert_eq!(explain(Some("sd005"), Output::Text), explain(Some("env-assignment-split"), Output::Text));
+        let family = explain(Some("SD"), Output::Text).unwrap();
+        assert!(family.lines().count() > 20 && family.lines().skip(1).all(|line| line.starts_with("SD")), "{family}");
+        let all: Vec<serde_json::Value> = serde_json::from_str(&explain(None, Output::Json).unwrap()).unwrap();
+        assert_eq!(all.len(), Reason::ALL.len() + rules::rules().count());
+        for (wrong, meant) in
+            [("KubeletHangs", "KubeletHung"), ("SD0005", "SD005"), ("env-asignment-split", "env-assignment-split")]
+        {
+            let error = explain(Some(wrong), Output::Text).unwrap_err();
+            assert!(error.contains(&format!("did you mean {meant}")), "{error}");
+        }
+        assert!(explain(Some("weather"), Output::Text).unwrap_err().ends_with("nodevigil explain"));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::files::FileState;
 use crate::host::clock::uptime;
 use crate::host::kubelet::Watched;
 use crate::host::{blocking, child};
-use crate::settings::EXIT_CONFIG;
+use crate::settings::{CheckSettings, EXIT_CONFIG};
 
 /// The first check waits until the kubelet's unit and process are known.
 const FIRST_AFTER: Duration = Duration::from_secs(2);
@@ -82,7 +82,7 @@ pub async fn run(inputs: Inputs) {
         }
         let watched = inputs.watched.borrow().clone();
         if config.is_due(watched.pid, uptime()) {
-            let answer = check(&config.arguments(&watched)).await;
+            let answer = check(&config.arguments(&watched, &inputs.settings.check)).await;
             config.checked(answer, watched.pid, uptime());
         }
         if let Some(view) = config.view.clone()
@@ -170,10 +170,11 @@ impl Config {
         self.seen = Some(seen);
     }
 
-    fn arguments(&mut self, watched: &Watched) -> Vec<String> {
+    fn arguments(&mut self, watched: &Watched, settings: &CheckSettings) -> Vec<String> {
         self.has_run = watched.pid.is_some() || (self.has_run && !watched.is_inactive);
         let phase = if self.has_run { "--phase=after" } else { "--phase=before" };
         let mut arguments = ["check", "--output=json", "--severity=error", IGNORED, phase].map(str::to_owned).to_vec();
+        arguments.extend(settings.ignore.iter().map(|rule| format!("--ignore={rule}")));
         arguments.extend(watched.unit.as_ref().map(|unit| format!("--unit={unit}")));
         arguments
     }
@@ -352,7 +353,7 @@ mod tests {
         let mut config = Config::default();
         let mut options = |pid, is_inactive| {
             let watched = Watched { unit: Some("k3s.service".into()), pid, is_inactive, ..Watched::default() };
-            config.arguments(&watched).split_off(4)
+            config.arguments(&watched, &CheckSettings::default()).split_off(4)
         };
         assert_eq!(options(None, true), ["--phase=before", "--unit=k3s.service"]);
         assert_eq!(options(Some(1), false), ["--phase=after", "--unit=k3s.service"]);
@@ -363,6 +364,13 @@ mod tests {
         );
         assert_eq!(options(None, true), ["--phase=before", "--unit=k3s.service"]);
         assert_eq!(options(None, false), ["--phase=before", "--unit=k3s.service"], "it is about to start");
+    }
+
+    #[test]
+    fn what_the_settings_ignore_is_ignored() {
+        let settings = CheckSettings { ignore: vec!["RS001".parse().unwrap(), "unknown-flag".parse().unwrap()] };
+        let arguments = Config::default().arguments(&Watched::default(), &settings);
+        assert_eq!(arguments[3..].join(" "), format!("{IGNORED} --phase=before --ignore=RS001 --ignore=unknown-flag"));
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! What is shown to people and programs on the host: status.json, metrics, tables.
+//! What is shown to people and programs: status.json, metrics, tables, reports for CI.
 //!
-//! Uses `host` and `condition`.
+//! Uses `host`, `settings` and `condition`.
 
+pub mod ci;
 pub mod metrics;
 pub mod status;
 pub mod table;

@@ -201,6 +201,14 @@ mod tests {
                 "[reasons.KubeletHangs]\nas = 'off'",
                 "1:10: reasons: no reason is named KubeletHangs: expected a reason that `nodevigil explain` lists",
             ),
+            (
+                "[check]\nignore = ['SD001', 'RS01']",
+                "2:10: check.ignore: no rule is named \"RS01\"; did you mean RS001?",
+            ),
+            (
+                "[check]\nignore = ['unknwon-flag']",
+                "2:10: check.ignore: no rule is named \"unknwon-flag\"; did you mean unknown-flag?",
+            ),
             ("[kubelet]\nunit = 'a'\nunit = 'b'", "3:1: duplicate key"),
             ("[kubelet", "1:9: unclosed table, expected `]`"),
         ];
@@ -261,6 +269,7 @@ mod tests {
             provider_id: Some("hcloud://7".into()),
             node_labels: BTreeMap::from([("pool".into(), "blue".into())]),
         };
+        settings.check.ignore = vec!["RS001".parse().unwrap(), "cl".parse().unwrap()];
         settings.taints.conditions.insert(ConditionType::KubeletHealthy);
         settings.reasons.insert(Reason::KubeletHung, ReasonSettings { shown_as: ShownAs::Warning });
         settings.runtime.endpoint = Some("unix:///run/crio/crio.sock".into());

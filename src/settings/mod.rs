@@ -4,6 +4,7 @@
 
 pub mod accepted;
 mod load;
+pub mod rule;
 mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,6 +14,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 pub use load::*;
+pub use rule::RuleName;
 pub use values::Secs;
 
 use crate::condition::profile::{Names, Profile};
@@ -31,6 +33,7 @@ pub struct Settings {
     pub storage: StorageSettings,
     pub bootstrap: BootstrapSettings,
     pub intent: IntentSettings,
+    pub check: CheckSettings,
     pub taints: TaintSettings,
     /// Reasons that are published as a warning or not at all, by name.
     #[serde(deserialize_with = "values::reasons")]
@@ -169,6 +172,14 @@ pub enum CloudProvider {
     /// A cloud controller initializes the Node.
     External,
     None,
+}
+
+/// `[check]`
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CheckSettings {
+    /// Rules that `nodevigil check` and `KubeletConfigValid` leave out: ids, names or the start of ids.
+    pub ignore: Vec<RuleName>,
 }
 
 /// `[taints]`

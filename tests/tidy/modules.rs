@@ -31,7 +31,7 @@ const ALLOWED: [(&str, &[&str]); 10] = [
     ("agent", &["report", "host", "settings", "condition"]),
     ("monitor", &["host", "settings", "condition", "files"]),
     ("publish", &["host", "settings", "condition", "files"]),
-    ("report", &["host", "condition", "files"]),
+    ("report", &["host", "settings", "condition", "files"]),
     ("host", &["settings", "condition", "files"]),
     ("settings", &["condition", "files"]),
     ("condition", &[]),

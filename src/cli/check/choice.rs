@@ -7,25 +7,27 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use kubelet_config::kubelet::location::Location;
 use kubelet_config::kubelet::tree::Tree;
 use kubelet_config::rules::allow::{self, Allowed, Parted};
-use kubelet_config::rules::{self, Finding, NotChecked, Report, Severity};
+use kubelet_config::rules::{self, Finding, NotChecked, Report, Rule, Severity};
+
+use crate::settings::rule::SEVERITIES;
+use crate::settings::{CheckSettings, RuleName};
 
 /// The options that select findings.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub struct Choice {
     /// Check only these rules: ids, names or the start of ids (SD001,FL); can be repeated
-    #[arg(long, value_name = "RULES", value_delimiter = ',', value_parser = rule)]
-    select: Vec<String>,
-    /// Do not check these rules; can be repeated
-    #[arg(long, value_name = "RULES", value_delimiter = ',', value_parser = rule)]
-    ignore: Vec<String>,
+    #[arg(long, value_name = "RULES", value_delimiter = ',')]
+    select: Vec<RuleName>,
+    /// Do not check these rules; can be repeated. Without --select those of [check] ignore of the settings are not checked either
+    #[arg(long, value_name = "RULES", value_delimiter = ',')]
+    ignore: Vec<RuleName>,
     /// Show only findings of this severity and worse; the exit code does not change [default: info; with --fix: error]
     #[arg(long, value_name = "SEVERITY", value_parser = severities())]
     severity: Option<Severity>,
+    /// Exit with code 1 if there is a finding of this severity or worse
+    #[arg(long, value_name = "SEVERITY", default_value = "error", value_parser = severities())]
+    deny: Severity,
 }
-
-/// The severities, worst first, with their names.
-pub const SEVERITIES: [(Severity, &str); 4] =
-    [(Severity::Fatal, "fatal"), (Severity::Error, "error"), (Severity::Warning, "warning"), (Severity::Info, "info")];
 
 fn severities() -> impl TypedValueParser<Value = Severity> {
     let by_name = |name: String| SEVERITIES.iter().find(|(_, known)| *known == name);
@@ -40,35 +42,28 @@ pub struct Chosen {
     pub findings: Vec<Finding>,
     /// Findings below this severity are not shown.
     shown_from: Severity,
+    /// Findings from this severity on make the exit code 1.
+    pub deny: Severity,
+    /// The rules that were selected.
+    pub rules: Vec<&'static Rule>,
     pub allowed: Vec<Allowed>,
     /// Comments that do not allow a finding, and why not.
     pub refused: Vec<(Location, &'static str)>,
     pub not_checked: Vec<NotChecked>,
 }
 
-/// Parses a rule's id or name, or the start of an id.
-fn rule(text: &str) -> Result<String, String> {
-    let wanted = text.trim();
-    if !wanted.is_empty() && rules::rules().any(|rule| is_named(wanted, rule.id)) {
-        return Ok(wanted.to_owned());
-    }
-    Err("no rule has this id, name or start of an id; list the rules with: nodevigil explain".to_owned())
-}
-
-/// Whether `wanted` is the rule's id or name, or the start of its id.
-fn is_named(wanted: &str, id: &str) -> bool {
-    let is_beginning = id.get(..wanted.len()).is_some_and(|start| start.eq_ignore_ascii_case(wanted));
-    is_beginning || name_of(id) == wanted
-}
-
-/// A rule's name.
-pub fn name_of(id: &str) -> &'static str {
-    rules::rules().find(|rule| rule.id == id).map_or("", |rule| rule.name)
-}
-
 impl Choice {
-    fn wants(&self, id: &str) -> bool {
-        let is_among = |list: &[String]| list.iter().any(|wanted| is_named(wanted, id));
+    /// The same without what the settings ignore. A rule that the command line selects is checked.
+    pub fn with(&self, settings: &CheckSettings) -> Self {
+        let mut choice = self.clone();
+        if choice.select.is_empty() {
+            choice.ignore.extend(settings.ignore.iter().cloned());
+        }
+        choice
+    }
+
+    fn wants(&self, rule: &Rule) -> bool {
+        let is_among = |list: &[RuleName]| list.iter().any(|wanted| wanted.is(rule));
         (self.select.is_empty() || is_among(&self.select)) && !is_among(&self.ignore)
     }
 
@@ -79,8 +74,10 @@ impl Choice {
 
     pub fn apply(&self, report: Report, tree: &dyn Tree) -> Chosen {
         let Report { mut findings, mut not_checked } = report;
-        findings.retain(|finding| self.wants(finding.rule));
-        not_checked.retain(|skipped| self.wants(skipped.rule));
+        let rules: Vec<&Rule> = rules::rules().filter(|rule| self.wants(rule)).collect();
+        let is_selected = |id: &str| rules.iter().any(|rule| rule.id == id);
+        findings.retain(|finding| is_selected(finding.rule));
+        not_checked.retain(|skipped| is_selected(skipped.rule));
         not_checked.sort_by_key(|skipped| (skipped.lacks, skipped.rule));
         not_checked.dedup();
         let Parted { mut findings, allowed, refused } = allow::part(tree, findings);
@@ -88,13 +85,15 @@ impl Choice {
             let key = |finding: &Finding| (Reverse(finding.severity), finding.caused_by.is_some());
             (key(a), &a.at, a.rule).cmp(&(key(b), &b.at, b.rule))
         });
-        Chosen { findings, shown_from: self.severity.unwrap_or(Severity::Info), allowed, refused, not_checked }
+        let shown_from = self.severity.unwrap_or(Severity::Info);
+        Chosen { findings, shown_from, deny: self.deny, rules, allowed, refused, not_checked }
     }
 }
 
 impl Chosen {
-    pub fn worst(&self) -> Option<Severity> {
-        self.findings.iter().map(|finding| finding.severity).max()
+    /// Whether a finding makes the exit code 1.
+    pub fn is_denied(&self, finding: &Finding) -> bool {
+        finding.severity >= self.deny
     }
 
     /// The findings that are shown.

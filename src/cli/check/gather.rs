@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use kubelet_config::kubelet::host_tree::HostTree;
 use kubelet_config::kubelet::resolve::{Inputs, Overrides};
-use kubelet_config::kubelet::snapshot::{CloudFacts, ClusterFacts, Intent, Lifecycle};
+use kubelet_config::kubelet::snapshot::{CloudFacts, ClusterFacts, Intent, Lifecycle, Snapshot};
 use kubelet_config::kubelet::systemd::Manager;
-use kubelet_config::kubelet::tree::Tree as _;
+use kubelet_config::kubelet::tree::Tree;
 use kubelet_config::kubelet::version::Version;
 use serde::Deserialize;
 
@@ -44,8 +44,9 @@ pub struct Given {
     #[arg(long, value_name = "NAME")]
     hostname: Option<String>,
     /// Check before the kubelet's first start, as in an image, or after it. Before it, missing certificates and CNI files are normal
-    #[arg(long, value_name = "PHASE", default_value = "after", value_parser = ["before", "after"])]
-    phase: String,
+    /// [default: after on the running host and where a kubelet has kept its state below PATH, otherwise before]
+    #[arg(long, value_name = "PHASE", value_parser = ["before", "after"])]
+    phase: Option<String>,
     /// Facts about the cluster, the cloud and the host, as JSON; they override what the files have (docs/reference/check-json.md)
     #[arg(long, value_name = "FILE")]
     facts: Option<PathBuf>,
@@ -59,6 +60,8 @@ pub struct Given {
 #[derive(Clone)]
 pub struct Gathered {
     pub inputs: Inputs,
+    /// Whether the files tell if a kubelet has run.
+    pub is_phase_open: bool,
     /// Whether the server of k3s or RKE2 is known to run without a cloud controller, so that its agents add no --cloud-provider.
     pub server_disables_cloud_controller: Option<bool>,
 }
@@ -114,7 +117,11 @@ impl Given {
             version: self.kubelet_version.clone().or(version),
             hostname,
             intent: intent(&settings.intent, &self.intent),
-            lifecycle: if self.phase == "before" { Lifecycle::BeforeFirstStart } else { Lifecycle::Running },
+            lifecycle: if self.phase.as_deref() == Some("before") {
+                Lifecycle::BeforeFirstStart
+            } else {
+                Lifecycle::Running
+            },
             cluster,
             cloud,
             overrides: Overrides {
@@ -126,8 +133,18 @@ impl Given {
             live: tree.is_this_host(),
             ..Inputs::default()
         };
-        Ok(Gathered { inputs, server_disables_cloud_controller: host.server_disables_cloud_controller })
+        let is_phase_open = self.phase.is_none() && !tree.is_this_host();
+        Ok(Gathered { inputs, is_phase_open, server_disables_cloud_controller: host.server_disables_cloud_controller })
     }
+}
+
+/// What a kubelet keeps below its root directory from its first start on.
+const STATE: [&str; 2] = ["cpu_manager_state", "pki/kubelet-client-current.pem"];
+
+/// Whether a kubelet has run in this tree.
+pub fn has_run(tree: &dyn Tree, snapshot: &Snapshot) -> bool {
+    let root = Path::new(snapshot.settings.text("--root-dir").unwrap_or("/var/lib/kubelet"));
+    STATE.iter().any(|file| tree.lstat(&root.join(file)).is_ok())
 }
 
 fn read_facts(path: &Path) -> anyhow::Result<Facts> {

@@ -12,7 +12,8 @@ use kubelet_config::rules::Finding;
 use redact::{hide_in_words, hide_secrets, is_secret_variable};
 use serde_json::{Map, Value, json};
 
-use super::choice::{Chosen, SEVERITIES, name_of};
+use super::choice::Chosen;
+use crate::settings::rule::{SEVERITIES, name_of};
 
 /// Incremented when a field changes its meaning or is removed, not when one is added.
 const SCHEMA: u32 = 1;

@@ -9,29 +9,35 @@ mod sarif;
 mod source;
 mod text;
 
-use std::env;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
+use std::{env, fs};
 
+use anyhow::Context as _;
 use clap::{ColorChoice, ValueEnum};
+use kubelet_config::fix::Plan;
 use kubelet_config::kubelet::host_tree::HostTree;
 use kubelet_config::kubelet::resolve;
-use kubelet_config::kubelet::snapshot::Snapshot;
+use kubelet_config::kubelet::snapshot::{Lifecycle, Snapshot};
 use kubelet_config::kubelet::systemd::LoadState;
 use kubelet_config::kubelet::tree::Tree;
-use kubelet_config::rules::{self, Report, Severity};
+use kubelet_config::rules::{self, Report};
+use terminal_size::terminal_size_of;
 
 use self::choice::{Choice, Chosen};
 use self::fix::Patch;
 use self::gather::{Gathered, Given};
 use self::source::Sources;
-use self::text::Style;
+use self::text::{Fix, Style};
 use super::{BAD, GOOD, UNKNOWN, block_on, complain, is_colored, print};
 use crate::files;
+use crate::report::ci;
 use crate::settings::{self, EXIT_CONFIG};
 
-/// The width of a line if `COLUMNS` is not set.
+/// The width of a line if `COLUMNS` is not set and standard output is not a terminal.
 const COLUMNS: usize = 80;
+/// The least width: findings cannot be read in fewer columns.
+const MIN_COLUMNS: usize = 40;
 /// The rule that finds files that changed since systemd loaded them.
 const STALE: &str = "SD020";
 /// A report has about ten KiB.
@@ -43,7 +49,7 @@ const MAX_REPORT_BYTES: u64 = 1 << 20;
 /// and what to do. Changes nothing: `--fix` prints a patch. A comment above a line allows a finding there:
 /// `# nodevigil: allow FL003: kubeadm rewrites this at the next upgrade`.
 ///
-/// Exit code: 0 no finding of severity error or worse, 1 such a finding, 2 the check failed, 78 nodevigil's settings are invalid.
+/// Exit code: 0 no finding of severity error or worse (see `--deny`), 1 such a finding, 2 the check failed, 78 nodevigil's settings are invalid.
 #[derive(Debug, clap::Args)]
 pub struct Check {
     /// The root of the file system to check
@@ -60,14 +66,18 @@ pub struct Check {
 /// The options about the output.
 #[derive(Debug, clap::Args)]
 struct Shown {
-    /// Print text, JSON (docs/reference/check-json.md), or SARIF 2.1.0 for code scanning
+    /// Print text, JSON (docs/reference/check-json.md), SARIF 2.1.0 for code scanning, `JUnit` for test reports, or workflow commands, which
+    /// GitHub Actions shows as annotations
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: Format,
     /// Print a patch for the errors that an edit of a file can fix (with --severity=warning also for warnings). Standard error has what
     /// the patch fixes, what it does not fix, and what to do next. The patch contains lines of the files unchanged, including secrets.
-    /// Exit code 1 if a finding of severity error or worse is not fixed
+    /// Exit code 1 if a finding of severity error or worse (see --deny) is not fixed
     #[arg(long, conflicts_with_all = ["output", "verbose", "once"])]
     fix: bool,
+    /// Write the output to FILE instead of standard output
+    #[arg(long, value_name = "FILE")]
+    output_file: Option<PathBuf>,
     /// List the rules that were not checked, and why
     #[arg(long, short)]
     verbose: bool,
@@ -84,6 +94,8 @@ enum Format {
     Text,
     Json,
     Sarif,
+    Junit,
+    Github,
 }
 
 impl Check {
@@ -101,7 +113,10 @@ impl Check {
             }
             files::replace(file, 0o600, &report).ok(); // a report that cannot be kept is printed again
         }
-        print(&report)?;
+        match &self.shown.output_file {
+            Some(file) => fs::write(file, report).with_context(|| format!("--output-file {}", file.display()))?,
+            None => print(&report)?,
+        }
         Ok(code)
     }
 
@@ -118,7 +133,8 @@ impl Check {
         if tree.is_this_host() {
             block_on("connecting to the container runtime", live::try_socket(&mut snapshot))?;
         }
-        let chosen = self.choice.apply(rules::lint(&snapshot), &tree);
+        let choice = self.choice.with(&settings.check);
+        let chosen = choice.apply(rules::lint(&snapshot), &tree);
         if snapshot.unit.load == LoadState::NotFound && !chosen.is_about(&snapshot.unit.name, &tree) {
             anyhow::bail!(self.no_unit(&snapshot));
         }
@@ -127,28 +143,23 @@ impl Check {
             for note in &notes {
                 complain(note);
             }
-            return Ok(self.fix(&tree, gathered, &snapshot, &chosen));
+            let is_stale = chosen.findings.iter().any(|finding| finding.rule == STALE);
+            let plan = plan(&tree, gathered, &snapshot, &choice);
+            let patch = Patch::of(&plan, &snapshot.unit.name, &self.fix_command(), chosen.deny, is_stale);
+            _ = io::stderr().lock().write_all(patch.notes.as_bytes());
+            return Ok((if patch.is_bad { BAD } else { GOOD }, patch.diff));
         }
-        let is_bad = chosen.worst() >= Some(Severity::Error);
-        let report = self.report(&tree, &snapshot, &chosen, &notes);
-        Ok((if is_bad { BAD } else { GOOD }, report))
-    }
-
-    /// The exit code and the patch. Prints the notes.
-    fn fix(&self, tree: &HostTree, mut gathered: Gathered, snapshot: &Snapshot, chosen: &Chosen) -> (u8, String) {
-        let is_stale = chosen.findings.iter().any(|finding| finding.rule == STALE);
-        // An edited file differs from what systemd and the running kubelet have loaded.
-        (gathered.inputs.loaded, gathered.inputs.process) = (None, None);
-        let judge = |tree: &dyn Tree| {
-            let mut edited = resolve(tree, gathered.clone());
-            edited.machine.cri.socket.clone_from(&snapshot.machine.cri.socket);
-            let chosen = self.choice.apply(rules::lint(&edited), tree);
-            Report { findings: chosen.findings, not_checked: chosen.not_checked }
+        let is_bad = chosen.findings.iter().any(|finding| chosen.is_denied(finding));
+        let report = match self.shown.output {
+            Format::Text => {
+                let plan = plan(&tree, gathered, &snapshot, &choice);
+                let fix = Fix { plan: &plan, command: &self.fix_command() };
+                let sources = Sources::read(&tree, &snapshot, &chosen.findings);
+                text::report(&snapshot, &sources, &chosen, &notes, fix, self.shown.style())
+            }
+            _ => self.document(&tree, &snapshot, &chosen, &notes),
         };
-        let plan = kubelet_config::fix::plan(tree, &judge, &|finding| self.choice.is_to_be_fixed(finding));
-        let patch = Patch::of(&plan, &snapshot.unit.name, &self.root, is_stale);
-        _ = io::stderr().lock().write_all(patch.notes.as_bytes());
-        (if patch.is_bad { BAD } else { GOOD }, patch.diff)
+        Ok((if is_bad { BAD } else { GOOD }, report))
     }
 
     fn no_unit(&self, snapshot: &Snapshot) -> String {
@@ -162,19 +173,47 @@ impl Check {
         )
     }
 
-    fn report(&self, tree: &HostTree, snapshot: &Snapshot, chosen: &Chosen, notes: &[String]) -> String {
+    /// The command that applies the patch, with the options of this one.
+    fn fix_command(&self) -> String {
+        let words = env::args_os().map(|word| word.to_string_lossy().into_owned());
+        fix::command(words.skip_while(|word| word != "check").skip(1), &self.root)
+    }
+
+    fn document(&self, tree: &HostTree, snapshot: &Snapshot, chosen: &Chosen, notes: &[String]) -> String {
         let sources = Sources::read(tree, snapshot, &chosen.findings);
         match self.shown.output {
-            Format::Text => text::report(snapshot, &sources, chosen, notes, self.shown.style()),
-            Format::Json => format!("{:#}\n", json::document(&self.root, snapshot, chosen, notes, &tree.denied())),
+            Format::Junit => {
+                let shown: Vec<_> = chosen.shown().collect();
+                ci::junit(&chosen.rules, &shown, &chosen.not_checked, chosen.deny)
+            }
+            Format::Github => chosen.shown().map(|finding| ci::workflow_command(&self.root, finding)).collect(),
+            Format::Text | Format::Json => {
+                format!("{:#}\n", json::document(&self.root, snapshot, chosen, notes, &tree.denied()))
+            }
             Format::Sarif => format!("{:#}\n", sarif::log(&self.root, &sources, chosen)),
         }
     }
 }
 
+/// The edits that fix findings.
+fn plan(tree: &HostTree, mut gathered: Gathered, snapshot: &Snapshot, choice: &Choice) -> Plan {
+    // An edited file differs from what systemd and the running kubelet have loaded.
+    (gathered.inputs.loaded, gathered.inputs.process) = (None, None);
+    let judge = |tree: &dyn Tree| {
+        let mut edited = resolve(tree, gathered.clone());
+        edited.machine.cri.socket.clone_from(&snapshot.machine.cri.socket);
+        let chosen = choice.apply(rules::lint(&edited), tree);
+        Report { findings: chosen.findings, not_checked: chosen.not_checked }
+    };
+    kubelet_config::fix::plan(tree, &judge, &|finding| choice.is_to_be_fixed(finding))
+}
+
 /// The configuration of the kubelet in `tree`.
 fn resolve(tree: &dyn Tree, gathered: Gathered) -> Snapshot {
     let mut snapshot = resolve::resolve(tree, gathered.inputs);
+    if gathered.is_phase_open && !gather::has_run(tree, &snapshot) {
+        snapshot.lifecycle = Lifecycle::BeforeFirstStart;
+    }
     let disables = &mut snapshot.command.server_disables_cloud_controller;
     *disables = gathered.server_disables_cloud_controller.or(*disables);
     snapshot
@@ -188,7 +227,8 @@ impl Shown {
             ColorChoice::Auto => is_colored(),
         };
         let columns = env::var("COLUMNS").ok().and_then(|text| text.parse::<usize>().ok());
-        let columns = columns.map_or(COLUMNS, |columns| columns.clamp(40, 160));
+        let of_terminal = || terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
+        let columns = columns.or_else(of_terminal).map_or(COLUMNS, |columns| columns.max(MIN_COLUMNS));
         Style { is_colored, columns, is_verbose: self.verbose }
     }
 }

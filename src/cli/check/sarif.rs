@@ -1,15 +1,22 @@
 //! Findings as SARIF 2.1.0, with the fields that GitHub's code scanning reads.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{self, Path};
 
 use kubelet_config::kubelet::location::Location;
 use kubelet_config::rules::{self, Finding, Severity};
+use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
-use super::choice::{Chosen, name_of};
+use super::choice::Chosen;
 use super::source::Sources;
+use crate::settings::rule::name_of;
+
+/// The page that explains the rules.
+const RULES: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/reference/rules.md");
+/// The name of the root that was checked: what files are relative to.
+const ROOT: &str = "ROOT";
 
 pub fn log(root: &Path, sources: &Sources, chosen: &Chosen) -> Value {
     let used: BTreeSet<&str> = chosen.shown().map(|finding| finding.rule).collect();
@@ -19,8 +26,16 @@ pub fn log(root: &Path, sources: &Sources, chosen: &Chosen) -> Value {
             "name": rule.name,
             "shortDescription": {"text": rule.summary},
             "fullDescription": {"text": rule.meaning()},
+            "helpUri": format!("{RULES}#{}-{}", rule.id.to_lowercase(), rule.name),
             "help": {"text": format!("{}\nSeen: {}", rule.fix, rule.seen)},
         })
+    });
+    let base = path::absolute(root).unwrap_or_else(|_| root.to_owned());
+    let mut seen = BTreeMap::new();
+    let results = chosen.shown().map(|finding| {
+        let line = fingerprint(sources, finding);
+        let count = seen.entry(line.clone()).and_modify(|count| *count += 1).or_insert(1);
+        result(sources, finding, &format!("{line}:{count}"))
     });
     json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
@@ -33,15 +48,24 @@ pub fn log(root: &Path, sources: &Sources, chosen: &Chosen) -> Value {
                 "rules": rules.collect::<Vec<_>>(),
             }},
             "columnKind": "unicodeCodePoints",
-            "results": chosen.shown().map(|finding| result(root, sources, finding)).collect::<Vec<_>>(),
+            "originalUriBaseIds": {ROOT: {"uri": format!("file://{}/", escaped(&base.to_string_lossy()).trim_end_matches('/'))}},
+            "results": results.collect::<Vec<_>>(),
         }],
     })
 }
 
-fn result(root: &Path, sources: &Sources, finding: &Finding) -> Value {
+/// The same for a finding in the next run, whatever lines were added above it: code scanning does not report it again.
+fn fingerprint(sources: &Sources, finding: &Finding) -> String {
+    let text = sources.line(&finding.at).unwrap_or_default().trim();
+    let digest = digest(&SHA256, format!("{}\0{}\0{text}", finding.rule, finding.at.file).as_bytes());
+    let start = digest.as_ref().first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+    format!("{start:016x}")
+}
+
+fn result(sources: &Sources, finding: &Finding, fingerprint: &str) -> Value {
     let fix = finding.fix.as_ref().map(|fix| format!("\n{fix}")).unwrap_or_default();
     let related = finding.chain.iter().zip(1..).map(|(step, id)| {
-        let mut location = location(root, sources, &step.at);
+        let mut location = location(sources, &step.at);
         location["id"] = json!(id);
         location["message"] = json!({"text": step.text});
         location
@@ -54,14 +78,16 @@ fn result(root: &Path, sources: &Sources, finding: &Finding) -> Value {
             Severity::Info => "note",
         },
         "message": {"text": format!("{}{fix}", finding.message)},
-        "locations": [location(root, sources, &finding.at)],
+        "locations": [location(sources, &finding.at)],
+        "partialFingerprints": {"primaryLocationLineHash": fingerprint},
         "relatedLocations": related.collect::<Vec<_>>(),
         "properties": {"severity": finding.severity, "name": name_of(finding.rule)},
     })
 }
 
-fn location(root: &Path, sources: &Sources, location: &Location) -> Value {
-    let mut physical = json!({"artifactLocation": {"uri": uri(root, &location.file)}});
+fn location(sources: &Sources, location: &Location) -> Value {
+    let uri = escaped(location.file.trim_start_matches('/'));
+    let mut physical = json!({"artifactLocation": {"uri": uri, "uriBaseId": ROOT}});
     if location.line > 0 {
         physical["region"] = json!({"startLine": location.line});
     }
@@ -75,12 +101,10 @@ fn location(root: &Path, sources: &Sources, location: &Location) -> Value {
     json!({"physicalLocation": physical})
 }
 
-/// Relative to the working directory if the root is, as code scanning expects.
-fn uri(root: &Path, file: &str) -> String {
-    let path = root.join(file.trim_start_matches('/'));
-    let text = path.to_string_lossy();
-    let mut uri = String::from(if path.is_absolute() { "file://" } else { "" });
-    for byte in text.strip_prefix("./").unwrap_or(&text).bytes() {
+/// A path as a URI has it.
+fn escaped(path: &str) -> String {
+    let mut uri = String::new();
+    for byte in path.bytes() {
         if byte.is_ascii_alphanumeric() || b"/.-_~@".contains(&byte) {
             uri.push(char::from(byte));
         } else {
@@ -95,10 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_of_files_are_uris() {
-        let at = |root: &str, file: &str| uri(Path::new(root), file);
-        assert_eq!(at("/", "/etc/a b"), "file:///etc/a%20b");
-        assert_eq!(at("images/worker", "/etc/x"), "images/worker/etc/x");
-        assert_eq!(at(".", "/etc/ü"), "etc/%C3%BC");
+    fn a_path_is_escaped() {
+        assert_eq!(escaped("etc/a b:ü"), "etc/a%20b%3A%C3%BC");
     }
 }

@@ -74,7 +74,7 @@ impl Host {
     }
 
     fn json(&self) -> Value {
-        serde_json::from_str(&self.check(&["--output=json"]).1).unwrap()
+        serde_json::from_str(&self.check(&["--phase=after", "--output=json"]).1).unwrap()
     }
 }
 
@@ -202,16 +202,111 @@ fn a_patch_fixes_what_its_notes_list_and_the_exit_code_is_that_of_the_rest() {
 }
 
 #[test]
-fn sarif_names_files_that_exist() {
+fn sarif_names_files_below_its_root_and_fingerprints_that_added_lines_do_not_change() {
     let host = Host::new("broken-five-ways");
-    let log: Value = serde_json::from_str(&host.check(&["--output=sarif"]).1).unwrap();
-    let results = log["runs"][0]["results"].as_array().unwrap();
-    assert!(results.len() >= 5, "{log:#}");
+    let log = || serde_json::from_str::<Value>(&host.check(&["--output=sarif"]).1).unwrap();
+    let before = log();
+    let run = &before["runs"][0];
+    let root = run["originalUriBaseIds"]["ROOT"]["uri"].as_str().unwrap().strip_prefix("file://").unwrap();
+    let results = run["results"].as_array().unwrap();
+    assert!(results.len() >= 5, "{before:#}");
     for result in results {
-        let uri = &result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"];
-        let path = uri.as_str().unwrap().strip_prefix("file://").unwrap();
-        assert!(Path::new(path).is_file(), "{path}");
+        let file = &result["locations"][0]["physicalLocation"]["artifactLocation"];
+        assert_eq!(file["uriBaseId"], "ROOT");
+        assert!(Path::new(root).join(file["uri"].as_str().unwrap()).is_file(), "{file}");
+        let rule =
+            run["tool"]["driver"]["rules"].as_array().unwrap().iter().find(|rule| rule["id"] == result["ruleId"]);
+        assert!(rule.unwrap()["helpUri"].as_str().unwrap().starts_with("https://"), "{rule:?}");
     }
+    let fingerprints = |log: &Value| {
+        let results = log["runs"][0]["results"].as_array().unwrap().iter();
+        let of =
+            results.map(|result| result["partialFingerprints"]["primaryLocationLineHash"].as_str().unwrap().to_owned());
+        of.collect::<std::collections::BTreeSet<_>>()
+    };
+    assert_eq!(fingerprints(&before).len(), results.len(), "each is that of one finding");
+    let file = host.root().join("etc/default/kubelet");
+    fs::write(&file, format!("# a comment\n\n{}", fs::read_to_string(&file).unwrap())).unwrap();
+    assert_eq!(fingerprints(&log()), fingerprints(&before));
+}
+
+#[test]
+fn a_junit_report_fails_where_the_exit_code_is_one_and_is_never_empty() {
+    let host = Host::new("broken-five-ways");
+    let count = |text: &str, tag: &str| text.matches(tag).count();
+    let (code, report) = host.check(&["--output=junit", "--deny=fatal"]);
+    let failures = count(&report, "<failure type=\"fatal\"");
+    assert!(code == BAD && failures >= 1 && count(&report, "<system-out>error: ") >= 2, "{report}");
+    assert_eq!(count(&report, &format!("failures=\"{failures}\"")), 2, "{report}");
+    assert_eq!(count(&report, "<testcase "), count(&report, "</testcase>"));
+    let (code, report) = host.check(&["--output=junit", "--select=SD005", "--deny=fatal"]);
+    assert!(code == GOOD && count(&report, "<failure") == 0 && count(&report, "<testcase ") == 1, "{report}");
+    let (code, report) = host.check(&["--output=junit", "--select=KN"]);
+    assert!(code == GOOD && count(&report, "<skipped ") == 1, "{report}");
+}
+
+#[test]
+fn a_tree_without_a_kubelets_state_is_checked_as_an_image() {
+    let host = Host::new("aks");
+    let phase = |arguments: &[&str]| {
+        let report = host.check(&[&["--output=json"], arguments].concat()).1;
+        let report: Value = serde_json::from_str(&report).unwrap();
+        (report["phase"].as_str().unwrap().to_owned(), report["summary"]["fatal"].as_u64().unwrap())
+    };
+    assert_eq!(phase(&[]), ("before".to_owned(), 0), "the first boot brings the kubeconfig");
+    assert_eq!(phase(&["--phase=after"]), ("after".to_owned(), 1));
+    fs::create_dir_all(host.root().join("var/lib/kubelet")).unwrap();
+    fs::write(host.root().join("var/lib/kubelet/cpu_manager_state"), "{}").unwrap();
+    assert_eq!(phase(&[]), ("after".to_owned(), 1), "a kubelet has run");
+}
+
+#[test]
+fn the_settings_ignore_rules_unless_the_command_line_selects_them() {
+    let host = Host::new("broken-five-ways");
+    let settings = host.dir.path().join("fleet.toml");
+    fs::write(&settings, "check.ignore = ['SD005', 'FL', 'label-forbidden']\n").unwrap();
+    let config = format!("--config={}", settings.display());
+    let rules = |arguments: &[&str]| {
+        let report = host.check(&[&["--output=json", &config], arguments].concat()).1;
+        let report: Value = serde_json::from_str(&report).unwrap();
+        report["findings"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|row| row["rule"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let found = rules(&[]);
+    let is_ignored = |rule: &String| rule == "SD005" || rule == "CL009" || rule.starts_with("FL");
+    assert!(!found.is_empty() && !found.iter().any(is_ignored), "{found:?}");
+    assert_eq!(rules(&["--select=SD005"]), ["SD005"]);
+    fs::write(&settings, "check.ignore = ['label-forbiden']\n").unwrap();
+    let error = parse(&[host.root().to_str().unwrap(), &config]).unwrap().check().unwrap_err().to_string();
+    assert!(error.contains("fleet.toml:1:") && error.contains("did you mean label-forbidden?"), "{error}");
+}
+
+#[test]
+fn the_report_says_what_the_patch_fixes_and_how_to_apply_it() {
+    let host = Host::new("broken-five-ways");
+    let (_, report) = host.check(&[]);
+    let marked = report.matches("`nodevigil check --fix` fixes this").count();
+    assert!(
+        marked >= 3 && report.contains(&format!("--fix fixes {marked} of them:\n  nodevigil check --fix")),
+        "{report}"
+    );
+    let (_, report) = host.check(&["--severity=fatal", "--select=SD005"]);
+    assert!(!report.contains("--fix"), "nothing of what is shown: {report}");
+}
+
+#[test]
+fn the_report_can_go_to_a_file() {
+    let host = Host::new("broken-five-ways");
+    let file = host.dir.path().join("report.xml");
+    let (root, option) = (host.root(), format!("--output-file={}", file.display()));
+    let run = |option: &str| parse(&[root.to_str().unwrap(), "--output=junit", option]).unwrap().run();
+    assert_eq!(run(&option).unwrap(), BAD);
+    assert!(fs::read_to_string(&file).unwrap().starts_with("<?xml"));
+    assert!(format!("{:#}", run("--output-file=/nowhere/x").unwrap_err()).contains("/nowhere/x"));
 }
 
 #[test]
@@ -220,6 +315,10 @@ fn the_exit_code_of_an_error_differs_from_that_of_a_failed_check() {
     assert_eq!(broken.check(&[]).0, BAD);
     assert_eq!(Host::new("eks-al2023-nodeadm").check(&[]).0, GOOD);
     assert_eq!(broken.check(&["--select=KN,SD001"]).0, GOOD);
+    assert_eq!(broken.check(&["--select=SD005", "--deny=fatal"]).0, GOOD);
+    assert_eq!(Host::new("kops").check(&["--deny=warning"]).0, GOOD);
+    assert_eq!(Host::new("kops").check(&["--deny=info"]).0, BAD);
+    assert_eq!(broken.check(&["--select=SD005", "--fix", "--deny=warning"]).0, GOOD, "it is fixed");
     let ignored = "--ignore=FL002,CL,SD005,env-not-referenced,CF,AU,NW,RT,KN,CP";
     assert_eq!(broken.check(&[ignored]).0, GOOD);
     let (code, text) = broken.check(&["--severity=fatal"]);
@@ -288,8 +387,8 @@ fn a_secret_is_not_printed() {
         "etc/kubernetes/kubelet.conf",
         "apiVersion: v1\nkind: Config\nusers:\n- {name: x, user: {token: K10s3cret}}\n",
     );
-    for output in ["text", "json", "sarif"] {
+    for output in ["text", "json", "sarif", "junit", "github"] {
         let (_, text) = host.check(&["--verbose", "--output", output]);
-        assert!(text.contains("kubelet") && !text.contains("K10s3cret"), "{output}: {text}");
+        assert!(text.contains("ubelet") && !text.contains("K10s3cret"), "{output}: {text}");
     }
 }

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use annotate_snippets::{Group, Level, Renderer};
+use kubelet_config::fix::Plan;
 use kubelet_config::kubelet::config::ConfigFileState;
 use kubelet_config::kubelet::snapshot::Snapshot;
 use kubelet_config::kubelet::systemd::EnvFileState;
@@ -13,8 +14,10 @@ use kubelet_config::rules::{Finding, Severity};
 use redact::escape_controls;
 use textwrap::{Options, WordSplitter};
 
-use super::choice::{Chosen, SEVERITIES, name_of};
+use super::choice::Chosen;
+use super::fix::mends;
 use super::source::Sources;
+use crate::settings::rule::{SEVERITIES, name_of, severity_name};
 
 /// How to print.
 #[derive(Debug, Clone, Copy)]
@@ -25,11 +28,29 @@ pub struct Style {
     pub is_verbose: bool,
 }
 
+/// What `--fix` would do.
+#[derive(Clone, Copy)]
+pub struct Fix<'a> {
+    pub plan: &'a Plan,
+    /// The command that applies the patch.
+    pub command: &'a str,
+}
+
 /// The whole report.
-pub fn report(snapshot: &Snapshot, sources: &Sources, chosen: &Chosen, notes: &[String], style: Style) -> String {
+pub fn report(
+    snapshot: &Snapshot,
+    sources: &Sources,
+    chosen: &Chosen,
+    notes: &[String],
+    fix: Fix<'_>,
+    style: Style,
+) -> String {
     let mut out = String::new();
+    let mut fixed = 0;
     for finding in chosen.shown() {
-        _ = write!(out, "{}\n\n", one(finding, sources, style));
+        let is_fixed = mends(fix.plan, finding);
+        fixed += usize::from(is_fixed);
+        _ = write!(out, "{}\n\n", one(finding, sources, is_fixed, style));
     }
     let mut asides = Vec::new();
     for allowed in &chosen.allowed {
@@ -48,6 +69,10 @@ pub fn report(snapshot: &Snapshot, sources: &Sources, chosen: &Chosen, notes: &[
     asides.push(summary(snapshot, chosen, style));
     for aside in asides {
         _ = writeln!(out, "{}", hang(&escape_controls(&aside), style.columns, 0, 2));
+    }
+    if fixed > 0 {
+        // The command is on a line of its own, so that it can be copied.
+        _ = writeln!(out, "--fix fixes {fixed} of them:\n  {}", escape_controls(fix.command));
     }
     out
 }
@@ -99,19 +124,20 @@ fn files(snapshot: &Snapshot) -> usize {
 }
 
 /// One finding.
-fn one(finding: &Finding, sources: &Sources, style: Style) -> String {
+fn one(finding: &Finding, sources: &Sources, is_fixed: bool, style: Style) -> String {
     let (level, color) = match finding.severity {
         Severity::Fatal | Severity::Error => (Level::ERROR, "1;91"),
         Severity::Warning => (Level::WARNING, "1;93"),
         Severity::Info => (Level::INFO, "1;94"),
     };
-    let name = SEVERITIES.iter().find(|(known, _)| *known == finding.severity).map_or("", |(_, name)| name);
+    let name = severity_name(finding.severity);
     let tag = format!("{name}[{}]", format!("{} {}", finding.rule, name_of(finding.rule)).trim_end());
     let message = hang(&escape_controls(&finding.message), style.columns, tag.chars().count() + 2, 2);
     let (mut group, mut footnotes) = snippet::draw(finding, sources, style, Group::with_level(level));
     if let Some((rule, at)) = &finding.caused_by {
         footnotes.push(format!("follows from {rule} at {at}"));
     }
+    footnotes.extend(is_fixed.then(|| "`nodevigil check --fix` fixes this".to_owned()));
     let width = style.columns.saturating_sub(12);
     for note in footnotes {
         group = group.element(Level::NOTE.message(hang(&escape_controls(&note), width, 0, 0)));

@@ -25,6 +25,7 @@ const EXAMPLES: &[(&str, &str, &str)] = &[
     ("intent", "node_ip", "\"10.0.0.7\""),
     ("intent", "provider_id", "\"hcloud://12345678\""),
     ("intent", "node_labels", "{ \"node.kubernetes.io/pool\" = \"blue\" }"),
+    ("check", "ignore", "[\"RS001\"]"),
     ("taints", "conditions", "[\"KubeletHealthy\"]"),
     ("reasons.KubeletHealthzUnreachable", "as", "\"off\""),
 ];

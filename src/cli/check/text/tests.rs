@@ -11,7 +11,7 @@ const DROP_IN: &str = "/etc/systemd/system/kubelet.service.d/20-cloud.conf";
 fn shown(tree: &MemoryTree, finding: &Finding) -> String {
     let snapshot = resolve::resolve(tree, resolve::Inputs::default());
     let sources = Sources::read(tree, &snapshot, std::slice::from_ref(finding));
-    one(finding, &sources, Style { is_colored: false, columns: 80, is_verbose: false })
+    one(finding, &sources, false, Style { is_colored: false, columns: 80, is_verbose: false })
 }
 
 fn tree() -> MemoryTree {
@@ -92,8 +92,8 @@ fn color_is_only_added() {
     let at = Location::file(ENV).at(2, 1, 18);
     let finding = Finding::new("XX001", Severity::Warning, at, "message").fix("a fix");
     let sources = Sources::read(&tree, &snapshot, std::slice::from_ref(&finding));
-    let [plain, colored] =
-        [false, true].map(|is_colored| one(&finding, &sources, Style { is_colored, columns: 80, is_verbose: false }));
+    let [plain, colored] = [false, true]
+        .map(|is_colored| one(&finding, &sources, false, Style { is_colored, columns: 80, is_verbose: false }));
     assert!(!plain.contains('\x1b') && colored.contains("\x1b[1;93m"));
     let mut stripped = colored.clone();
     while let Some(start) = stripped.find('\x1b') {
