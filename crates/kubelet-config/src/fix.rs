@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use self::overlay::Overlay;
-use crate::edit::{Edit, NOT_THE_OPERATORS, edited};
 use crate::kubelet::tree::Tree;
 use crate::rules::{Finding, Report, Severity};
+use crate::step::{NOT_THE_OPERATORS, Remedy, edited};
 
 /// The edits of a host that were found to help.
 #[derive(Debug, Default)]
@@ -54,12 +54,13 @@ pub fn plan(tree: &dyn Tree, judge: &dyn Fn(&dyn Tree) -> Report, is_chosen: &dy
     let mut fixed = Vec::new();
     let mut tried: Vec<Finding> = Vec::new();
     for _ in 0..MAX_TRIALS {
-        let mut candidates = report.findings.iter().filter(|finding| !finding.edits.is_empty() && is_chosen(finding));
+        let mut candidates =
+            report.findings.iter().filter(|finding| finding.remedy.edits().next().is_some() && is_chosen(finding));
         let Some(finding) = candidates.find(|finding| !tried.contains(finding)) else {
             break;
         };
         tried.push(finding.clone());
-        let Some(trial) = apply(&overlay, &finding.edits) else { continue };
+        let Some(trial) = apply(&overlay, &finding.remedy) else { continue };
         let after = judge(&trial);
         if is_better(&report, &after, finding) {
             fixed.push(finding.clone());
@@ -71,10 +72,10 @@ pub fn plan(tree: &dyn Tree, judge: &dyn Fn(&dyn Tree) -> Report, is_chosen: &dy
 }
 
 /// The tree with these edits; `None` if one does not fit or changes a file that is not the operator's.
-fn apply<'a>(overlay: &Overlay<'a>, edits: &[Edit]) -> Option<Overlay<'a>> {
+fn apply<'a>(overlay: &Overlay<'a>, remedy: &Remedy) -> Option<Overlay<'a>> {
     let mut trial = overlay.clone();
-    for edit in edits {
-        let path = Path::new(&*edit.at.file);
+    for edit in remedy.edits() {
+        let path = Path::new(&*edit.at()?.file);
         if is_vendors(overlay, path) {
             return None;
         }

@@ -21,10 +21,10 @@
 //! assert_eq!(finding.lost_flags, ["--v=2"]);
 //! ```
 
-pub mod edit;
 pub mod fix;
 pub mod kubelet;
 pub mod rules;
+mod step;
 
 pub use fix::plan;
 pub use kubelet::config::load_config;

@@ -3,13 +3,13 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::edit::Change;
 use crate::kubelet::location::Location;
 use crate::kubelet::resolve::{Inputs, resolve};
 use crate::kubelet::tree::MemoryTree;
 use crate::rules::lint;
 use crate::rules::tests::hosts::{host, names, resolved};
 use crate::rules::tests::support::{external, kubeadm};
+use crate::step::Step;
 
 const ENV: &str = "/etc/default/kubelet";
 const DROP_IN: &str = "/etc/systemd/system/kubelet.service.d/20-own.conf";
@@ -21,21 +21,25 @@ fn plan_of(tree: &MemoryTree, inputs: &Inputs) -> Plan {
 #[test]
 fn a_line_or_a_part_of_it_changes_and_the_rest_stays() {
     let file = Location::file(ENV);
-    let with = |at: Location, change| edited("one\ntwö three\nfour", &Edit { at, change });
+    let with = |step: Step| edited("one\ntwö three\nfour", &step);
     let word = file.at(2, 5, 5);
-    assert_eq!(with(word.clone(), Change::Text("3".to_owned())).unwrap(), "one\ntwö 3\nfour");
-    assert_eq!(with(file.at(2, 5, 0), Change::Text("a ".to_owned())).unwrap(), "one\ntwö a three\nfour");
-    assert_eq!(with(word.clone(), Change::Lines(vec!["2".to_owned()])).unwrap(), "one\n2\nfour");
-    assert_eq!(with(word.clone(), Change::Lines(Vec::new())).unwrap(), "one\nfour");
-    assert_eq!(with(word, Change::Above("1.5".to_owned())).unwrap(), "one\n1.5\ntwö three\nfour");
-    assert_eq!(with(file.clone(), Change::Append("five".to_owned())).unwrap(), "one\ntwö three\nfour\nfive\n");
-    assert_eq!(with(file.at(2, 5, 99), Change::Text("x".to_owned())), None);
-    assert_eq!(with(file.at_line(9), Change::Lines(Vec::new())), None);
-    let delete = |text: &str, line| edited(text, &Edit { at: file.at_line(line), change: Change::Lines(Vec::new()) });
+    let write = |at: Location, new: &str| with(Step::write(Some(at.clone()), &at, "", new));
+    assert_eq!(write(word.clone(), "3").unwrap(), "one\ntwö 3\nfour");
+    assert_eq!(write(file.at(2, 5, 0), "a ").unwrap(), "one\ntwö a three\nfour");
+    assert_eq!(write(file.at(2, 1, 0), "1.5\n").unwrap(), "one\n1.5\ntwö three\nfour");
+    assert_eq!(with(Step::lines(&word, "2")).unwrap(), "one\n2\nfour");
+    assert_eq!(with(Step::delete_line(&word)).unwrap(), "one\nfour");
+    let append = Step::Append { to: file.clone(), lines: "five".to_owned() };
+    assert_eq!(with(append.clone()).unwrap(), "one\ntwö three\nfour\nfive\n");
+    assert_eq!(write(file.at(2, 5, 99), "x"), None);
+    assert_eq!(with(Step::delete_line(&file.at_line(9))), None);
+    let delete = |text: &str, line| edited(text, &Step::delete_line(&file.at_line(line)));
     assert_eq!(delete("A=1 \\\nB=2\n", 1), None);
     assert_eq!(delete("A=1 \\\nB=2\n", 2), None);
     assert_eq!(delete("A=1 \\\n\nB=2\n", 2).unwrap(), "A=1 \\\nB=2\n");
-    assert_eq!(with(file, Change::Lines(Vec::new())), None);
+    assert_eq!(with(Step::delete_line(&file)), None);
+    assert_eq!(edited("A=1\r\n", &append).unwrap(), "A=1\r\nfive\r\n", "a file keeps its line ends");
+    assert_eq!(edited("A=1\r\nB=2\r\n", &Step::lines(&file.at_line(1), "A=2")).unwrap(), "A=2\r\nB=2\r\n");
 }
 
 #[test]
@@ -53,12 +57,11 @@ fn a_flag_that_a_file_overrides_is_moved_into_the_file() {
 #[test]
 fn a_file_of_a_package_is_left_alone() {
     let tree = kubeadm().file("/usr/lib/x", "a\n").link("/etc/x", "/usr/lib/x");
+    let append = |path| Step::Append { to: Location::file(path), lines: "b".to_owned() }.into();
     for path in ["/usr/lib/x", "/etc/x", "/run/x"] {
-        let edit = Edit { at: Location::file(path), change: Change::Append("b".to_owned()) };
-        assert!(apply(&Overlay::new(&tree), &[edit]).is_none(), "{path}");
+        assert!(apply(&Overlay::new(&tree), &append(path)).is_none(), "{path}");
     }
-    let new = Edit { at: Location::file("/etc/new.d/x"), change: Change::Append("b".to_owned()) };
-    let overlay = apply(&Overlay::new(&tree), &[new]).unwrap();
+    let overlay = apply(&Overlay::new(&tree), &append("/etc/new.d/x")).unwrap();
     assert_eq!(overlay.read(Path::new("/etc/new.d/x")).unwrap(), b"b\n");
     assert_eq!(overlay.list(Path::new("/etc/new.d")).unwrap(), ["x"]);
     assert_eq!(overlay.changed()[0].before, None);
@@ -72,19 +75,19 @@ fn every_edit_of_every_host_helps() {
         let (tree, inputs, expected) = host(&name);
         let judge = |tree: &dyn Tree| lint(&resolved(tree, inputs.clone(), &expected));
         let report = judge(&tree);
-        for finding in report.findings.iter().filter(|finding| !finding.edits.is_empty()) {
+        for finding in report.findings.iter().filter(|finding| finding.remedy.edits().next().is_some()) {
             let overlay = Overlay::new(&tree);
-            if finding.edits.iter().any(|edit| is_vendors(&tree, Path::new(&*edit.at.file))) {
+            if finding.remedy.edits().any(|edit| is_vendors(&tree, Path::new(&*edit.at().unwrap().file))) {
                 continue;
             }
-            let trial = apply(&overlay, &finding.edits).map(|trial| judge(&trial));
+            let trial = apply(&overlay, &finding.remedy).map(|trial| judge(&trial));
             if !trial.as_ref().is_some_and(|after| is_better(&report, after, finding)) {
                 let left: Vec<_> = trial
                     .iter()
                     .flat_map(|after| &after.findings)
                     .map(|one| (one.rule, &one.at, &one.message))
                     .collect();
-                wrong.push(format!("{name}: {} at {}: {:?}, then {left:#?}", finding.rule, finding.at, finding.edits));
+                wrong.push(format!("{name}: {} at {}: {:?}, then {left:#?}", finding.rule, finding.at, finding.remedy));
             }
         }
     }

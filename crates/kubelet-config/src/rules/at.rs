@@ -1,13 +1,11 @@
 //! Where a flag, or a part of its value, is: for findings and their carets.
 
-use std::ops::Range;
-
-use crate::edit::Change;
 use crate::kubelet::flags::FlagUse;
 use crate::kubelet::layers::Launcher;
 use crate::kubelet::location::Location;
 use crate::kubelet::snapshot::Snapshot;
 use crate::kubelet::systemd::Arg;
+use crate::step::Step;
 
 pub(super) use crate::kubelet::text::shortened;
 
@@ -74,26 +72,30 @@ pub(super) fn exact_part(snapshot: &Snapshot, used: &FlagUse, start: usize, leng
     Some(at.at(at.line, at.column + skipped + before, width))
 }
 
-/// What writes another text in the place of a part of the flag's value, by its bytes in the value.
-pub(super) fn replacement(
-    snapshot: &Snapshot,
-    used: &FlagUse,
-    part: Range<usize>,
-    new: &str,
-) -> Option<(Location, Change)> {
-    exact_part(snapshot, used, part.start, part.len()).map(|at| (at, Change::Text(new.to_owned())))
+/// Writes another value of the flag.
+pub(super) fn set_value(snapshot: &Snapshot, used: &FlagUse, new: &str) -> Step {
+    let all = 0..used.value.len();
+    let place = value_part(snapshot, used, all.start, all.len());
+    Step::write(exact_part(snapshot, used, all.start, all.len()), &place, &format!("--{}=", used.name), new)
 }
 
-/// The flag's name with its dashes, where it is written out as it is.
-pub(super) fn name(snapshot: &Snapshot, used: &FlagUse) -> Option<Location> {
-    let word = word(snapshot, used, 0).filter(|_| !is_an_item(snapshot))?;
-    let at = word.at();
-    let is_plain = word.origins.len() <= 1 && at.column > 0 && at.width == chars(&word.text);
-    is_plain.then(|| at.at(at.line, at.column, chars(&used.written)))
+/// Writes another name of the flag, with its dashes.
+pub(super) fn rename(snapshot: &Snapshot, used: &FlagUse, new: String) -> Step {
+    let word = word(snapshot, used, 0).filter(|_| !is_an_item(snapshot));
+    let exact = word
+        .map(|word| (word, word.at()))
+        .filter(|(word, at)| word.origins.len() <= 1 && at.column > 0 && at.width == chars(&word.text));
+    let exact = exact.map(|(_, at)| at.at(at.line, at.column, chars(&used.written)));
+    Step::rename(exact, &flag(snapshot, used), &shortened(&used.written), new)
 }
 
-/// What deletes a flag with its value and the blank beside it; `None` where its characters are not known.
-pub(super) fn deletion(snapshot: &Snapshot, used: &FlagUse) -> Option<(Location, Change)> {
+/// Deletes a flag with its value; an edit where its characters are known.
+pub(super) fn delete(snapshot: &Snapshot, used: &FlagUse) -> Step {
+    Step::delete(deletion(snapshot, used), &flag(snapshot, used), &shortened(&used.written))
+}
+
+/// The characters of a flag with its value and the blank beside it, or its line; `None` where they are not known.
+fn deletion(snapshot: &Snapshot, used: &FlagUse) -> Option<Location> {
     let (first, last) = (word(snapshot, used, 0)?, word(snapshot, used, usize::from(used.value_in_next_word))?);
     let (start, end) = (first.at(), last.at());
     let is_inside = |other: &Arg| std::ptr::eq(other, first) || std::ptr::eq(other, last);
@@ -103,7 +105,7 @@ pub(super) fn deletion(snapshot: &Snapshot, used: &FlagUse) -> Option<(Location,
         Launcher::MicroK8s | Launcher::K8sSnap | Launcher::K3s | Launcher::Rke2 | Launcher::K0s => {
             let has_own_line =
                 start.line > 0 && Some(&start.file) != snapshot.unit.exec.as_ref().map(|exec| &exec.at.file);
-            return (has_own_line && neighbours.next().is_none()).then(|| (start.clone(), Change::Lines(Vec::new())));
+            return (has_own_line && neighbours.next().is_none()).then(|| start.at_line(start.line));
         }
         _ => {}
     }
@@ -128,21 +130,18 @@ pub(super) fn deletion(snapshot: &Snapshot, used: &FlagUse) -> Option<(Location,
     } else {
         (start.column, behind)
     };
-    Some((start.at(start.line, from, to.checked_sub(from)?), Change::Text(String::new())))
+    Some(start.at(start.line, from, to.checked_sub(from)?))
 }
 
-/// What takes a part out of a value `a,b,c`, with a comma; the whole flag, if there is nothing else in it.
-pub(super) fn part_deletion(
-    snapshot: &Snapshot,
-    used: &FlagUse,
-    start: usize,
-    length: usize,
-) -> Option<(Location, Change)> {
+/// Takes a part out of a value `a,b,c`, with a comma; the whole flag, if there is nothing else in it.
+pub(super) fn delete_part(snapshot: &Snapshot, used: &FlagUse, start: usize, length: usize) -> Step {
     let end = start + length;
-    let (start, end) = match (start, used.value.get(end..)?) {
-        (0, "" | ",") => return deletion(snapshot, used),
+    let place = value_part(snapshot, used, start, length);
+    let text = used.value.get(start..end).unwrap_or_default();
+    let part = match (start, used.value.get(end..).unwrap_or_default()) {
+        (0, "" | ",") => return delete(snapshot, used),
         (_, "") => (start - 1, end),
         _ => (start, end + 1),
     };
-    replacement(snapshot, used, start..end, "")
+    Step::delete(exact_part(snapshot, used, part.0, part.1 - part.0), &place, &shortened(text.trim()))
 }

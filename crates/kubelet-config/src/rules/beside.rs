@@ -27,16 +27,16 @@ pub(super) fn file_missing(snapshot: &Snapshot, report: &mut Report) {
         let at = settings::place(snapshot, setting);
         let name = settings::name(snapshot, setting, setting);
         let message = format!("{name} names {path}, which does not exist: the kubelet exits");
-        let fix = format!("put the file there, or correct its path at {at}, then {}", settings::restart(snapshot, &at));
-        report.add(Finding::new("CF009", Severity::Fatal, at, message).fix(fix));
+        let finding = Finding::new("CF009", Severity::Fatal, at.clone(), message);
+        report.add(finding.say_at(&at, "put the file there, or correct its path"));
     }
     let [bin, config] = ["bin-dir", "config"].map(|end| format!("--image-credential-provider-{end}"));
     for (given, other) in [(&bin, &config), (&config, &bin)] {
         if snapshot.settings.text(given).is_some() && snapshot.settings.text(other).is_none() {
             let at = settings::place(snapshot, given);
             let message = format!("{given} is set without {other}: the kubelet exits");
-            let fix = format!("add {other} beside it at {at}");
-            report.add(Finding::new("CF009", Severity::Fatal, at, message).fix(fix));
+            let finding = Finding::new("CF009", Severity::Fatal, at.clone(), message);
+            report.add(finding.say_at(&at, format!("add {other} beside it")));
         }
     }
 }
@@ -63,7 +63,7 @@ pub(super) fn static_pods(snapshot: &Snapshot, report: &mut Report) {
         };
         let message = format!("{what}. In staticPodPath every file is a pod whose name does not start with a dot");
         let fix = format!("move {file} out of the directory");
-        report.add(Finding::new("CP006", Severity::Warning, pod.at.clone(), message).fix(fix));
+        report.add(Finding::new("CP006", Severity::Warning, pod.at.clone(), message).say(fix));
     }
 }
 
@@ -94,7 +94,7 @@ pub(super) fn inhibit_delay(snapshot: &Snapshot, report: &mut Report) {
          restart systemd-logind {}`. Or write at most {}s for {FIELD} at {at}",
         snapshot.unit.name, counts.value
     );
-    let finding = Finding::new("CP007", Severity::Warning, at, message).fix(fix);
+    let finding = Finding::new("CP007", Severity::Warning, at, message).say(fix);
     report.add(finding.step(counts.at.clone(), format!("InhibitDelayMaxSec={}", counts.value)));
 }
 
@@ -108,8 +108,8 @@ pub(super) fn cluster_dns(snapshot: &Snapshot, report: &mut Report) {
     let at = settings::place(snapshot, FIELD);
     let message = "clusterDNS is not set: every pod gets the node's name servers instead of the cluster's, and finds no Service \
                    by its name";
-    let fix = format!("add clusterDNS with the address of the Service kube-dns, for example [10.96.0.10], to {at}");
-    report.add(Finding::new("NW004", Severity::Warning, at, message).fix(fix));
+    let fix = "add clusterDNS with the address of the Service kube-dns, for example [10.96.0.10],";
+    report.add(Finding::new("NW004", Severity::Warning, at.clone(), message).say_at(&at, fix));
 }
 
 /// The kubelet asks the API server as Go's `httpproxy` says.
@@ -137,10 +137,10 @@ pub(super) fn proxied(snapshot: &Snapshot, report: &mut Report) {
         except.map_or("NO_PROXY is not set".to_owned(), |except| format!("{} does not name it", except.name))
     );
     let fix = match except {
-        Some(except) => format!("add {host} to {} at {at}, then {}", except.name, settings::restart(snapshot, &at)),
-        None => format!("set NO_PROXY={host} beside it at {at}, then {}", settings::restart(snapshot, &at)),
+        Some(except) => format!("add {host} to {}", except.name),
+        None => format!("set NO_PROXY={host} beside it"),
     };
-    report.add(Finding::new("NW005", Severity::Warning, at, message).fix(fix));
+    report.add(Finding::new("NW005", Severity::Warning, at.clone(), message).say_at(&at, fix));
 }
 
 /// Whether an entry of `NO_PROXY` is of this host.

@@ -41,11 +41,11 @@ pub(super) fn provider_invalid(snapshot: &Snapshot, report: &mut Report) {
     let finding = Finding::new("CL002", Severity::Fatal, place.clone(), message);
     let is_declared_none = snapshot.intent.cloud_provider.as_deref() == Some("none");
     report.add(if is_declared_none {
-        finding.fix(format!("remove --cloud-provider at {place}: [intent] declares that there is no cloud provider"))
+        finding.say_at(&place, "because [intent] declares that there is no cloud provider, remove --cloud-provider")
     } else {
-        let fix =
-            format!("write --cloud-provider=external at {place}, and run a cloud controller manager in the cluster");
-        finding.fix(fix).edits(at::replacement(snapshot, used, 0..name.len(), "external"))
+        finding
+            .with(at::set_value(snapshot, used, "external"))
+            .say("Also run a cloud controller manager in the cluster")
     });
 }
 
@@ -75,9 +75,12 @@ pub(super) fn label_forbidden(snapshot: &Snapshot, report: &mut Report) {
             "--node-labels sets {key}, and the kubelet exits. Of the domains kubernetes.io and k8s.io a kubelet may set only a \
              few labels"
         );
-        let fix = format!("remove the label at {place}, and set it with `kubectl label node {node} {key}={value}`");
-        let finding = Finding::new("CL009", Severity::Fatal, place, message).fix(fix);
-        report.add(finding.edits(at::part_deletion(snapshot, used, pair.offset, pair.text.len())));
+        let finding = Finding::new("CL009", Severity::Fatal, place, message);
+        report.add(
+            finding
+                .with(at::delete_part(snapshot, used, pair.offset, pair.text.len()))
+                .say(format!("Then set the label with `kubectl label node {node} {key}={value}`")),
+        );
     }
 }
 

@@ -1,6 +1,5 @@
 //! The flag without which an autoscaled node is deleted again: `--cloud-provider=external`.
 
-use super::lost::reload;
 use super::remedy::with_flag;
 use super::{Finding, Report, Severity, UNINITIALIZED, settings};
 use crate::kubelet::expected_flag::ExpectedFlag;
@@ -66,12 +65,12 @@ fn place_of<'a>(cause: &'a Finding, expected: &ExpectedFlag) -> &'a Location {
 /// The finding as less than an error: a machine of a cloud may be in a cluster without a cloud controller manager.
 fn undeclared(mut finding: Finding, cloud: &str, is_nowhere: bool) -> Finding {
     finding.severity = if is_nowhere { Severity::Info } else { Severity::Warning };
-    finding.edits.clear();
+    finding.remedy.by_hand = true;
     let assumed = format!(
         "nodevigil assumes that this cluster has a cloud controller manager, because this machine is a server of \
          '{cloud}'. In a cluster without one nothing is wrong"
     );
-    finding.and(&assumed).and_fix(
+    finding.and(&assumed).say(
         "In a cluster without a cloud controller manager declare `cloud_provider = \"none\"` in [intent] of nodevigil's \
          settings",
     )
@@ -127,18 +126,16 @@ fn finding(snapshot: &Snapshot, expected: &ExpectedFlag, cause: Option<&Finding>
     );
     let new = Finding::new("CL001", Severity::Error, at.clone(), message);
     let finding = match (given, cause) {
-        (Some(_), _) => new
-            .fix(format!("write --cloud-provider=external at {at}, then {}", reload(snapshot)))
-            .caused_by("CL002", at),
+        (Some(_), _) => new.say_at(&at, "write --cloud-provider=external").caused_by("CL002", at),
         (None, Some(cause)) => {
             let new = if cause.at == at { new } else { new.step(cause.at.clone(), "this is why it is lost") };
             let fix = format!("follow the fix of {} at {}", cause.rule, cause.at);
-            new.fix(fix).caused_by(cause.rule, cause.at.clone())
+            new.say(fix).caused_by(cause.rule, cause.at.clone())
         }
-        (None, None) => with_flag(new, snapshot, "cloud-provider=external"),
+        (None, None) => new.remedy(with_flag(snapshot, "cloud-provider=external")),
     };
     if snapshot.observed.cluster.as_ref().and_then(|cluster| cluster.node_exists) == Some(true) {
-        finding.and_fix(
+        finding.say(
             "The Node exists already: delete it with `kubectl delete node` before the restart, because the kubelet sets the \
              taint only on a Node that it creates",
         )

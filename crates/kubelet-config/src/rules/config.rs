@@ -6,13 +6,13 @@ pub(super) mod limits;
 mod pairs;
 mod values;
 
-use super::settings::{self, restart};
+use super::settings;
 use super::{Finding, Report, Severity, at};
-use crate::edit::Change;
 use crate::kubelet::config::{ConfigFile, ConfigFileState, KIND, UnknownField, fields};
 use crate::kubelet::layers::Launcher;
 use crate::kubelet::location::Location;
 use crate::kubelet::snapshot::{Lifecycle, Snapshot};
+use crate::step::Step;
 
 pub(super) fn unreadable(snapshot: &Snapshot, report: &mut Report) {
     for file in &snapshot.config.files {
@@ -33,11 +33,10 @@ fn bad(snapshot: &Snapshot, file: &ConfigFile, rule: &'static str) -> Option<Fin
     let ConfigFileState::Bad { at, reason, right } = &file.state else { return None };
     let message = format!("the kubelet cannot load {} and exits: {reason}", file.at);
     let finding = Finding::new(rule, Severity::Fatal, at.clone(), message).step(file.declared.clone(), "names it");
-    let then = restart(snapshot, at);
     Some(match right {
-        Some(right) => finding.fix(format!("write {right} at {at}, then {then}")).edit(at, Change::Text(right.clone())),
-        None if file.lacks_kind() => add_kind(snapshot, finding, file),
-        None => finding.fix(format!("correct {at}, then {then}")),
+        Some(right) => finding.with(Step::write(Some(at.clone()), at, "", right)),
+        None if file.lacks_kind() => finding.remedy(add_kind(snapshot, file)),
+        None => finding.say_at(at, "correct what is"),
     })
 }
 
@@ -48,28 +47,25 @@ fn missing(snapshot: &Snapshot, file: &ConfigFile) -> Finding {
             "{file} does not exist yet: the kubelet exits until kubeadm join (or the installer) has written it"
         );
         return Finding::new("CF001", Severity::Info, at, message)
-            .fix("nothing, if kubeadm join or the installer is still to run");
+            .say("nothing, if kubeadm join or the installer is still to run");
     }
     let fix = format!("run kubeadm join, which writes {file}, or correct the path at {at}");
     let message = format!("--config names {file}, which does not exist: the kubelet exits");
-    Finding::new("CF001", Severity::Fatal, at, message).fix(fix)
+    Finding::new("CF001", Severity::Fatal, at, message).say(fix)
 }
 
-/// With what adds `kind` and `apiVersion`, as far as they are missing.
-fn add_kind(snapshot: &Snapshot, finding: Finding, file: &ConfigFile) -> Finding {
-    let (at, then) = (&file.at, restart(snapshot, &file.at));
-    let [kind, version] = KIND.map(|(key, value)| edits::written(snapshot, at, key, value));
-    let finding = finding.fix(format!("write `{kind}` and `{version}` into {at}, then {then}"));
-    let first = file.document.as_ref().and_then(|document| Some(&document.entries().first()?.at));
-    let Some(first) = first else { return finding };
-    let missing = file.missing_kind().filter_map(|(key, value)| edits::addition(snapshot, first, key, value));
-    finding.edits(missing)
+/// Adds `kind` and `apiVersion`, as far as they are missing.
+fn add_kind(snapshot: &Snapshot, file: &ConfigFile) -> Vec<Step> {
+    match file.document.as_ref().and_then(|document| Some(&document.entries().first()?.at)) {
+        Some(first) => file.missing_kind().map(|(key, value)| edits::addition(snapshot, first, key, value)).collect(),
+        None => vec![Step::say_at(&file.at, KIND.map(|(key, value)| format!("write `{key}: {value}`")).join(" and "))],
+    }
 }
 
 pub(super) fn unknown_field(snapshot: &Snapshot, report: &mut Report) {
     for field in snapshot.config.unknown.iter().filter(|field| field.since.is_none()) {
         report.add(match (&field.below, field.meant) {
-            _ if field.duplicate => twice(snapshot, field),
+            _ if field.duplicate => twice(field),
             (Some(above), _) => not_indented(snapshot, field, above),
             (None, Some(flag)) if flag.starts_with("--") => only_a_flag(snapshot, field, flag),
             _ => unknown(snapshot, field),
@@ -78,8 +74,8 @@ pub(super) fn unknown_field(snapshot: &Snapshot, report: &mut Report) {
     for file in &snapshot.config.files {
         let Some(at) = &file.second_document else { continue };
         let message = "a second YAML document begins here. The kubelet reads the first one alone, and logs nothing";
-        let fix = format!("delete the line `---` at {at}, or what follows it, then {}", restart(snapshot, at));
-        report.add(Finding::new("CF002", Severity::Warning, at.clone(), message).fix(fix));
+        let fix = "delete what follows, or the line `---`";
+        report.add(Finding::new("CF002", Severity::Warning, at.clone(), message).say_at(at, fix));
     }
 }
 
@@ -89,35 +85,32 @@ fn not_indented(snapshot: &Snapshot, field: &UnknownField, above: &Location) -> 
         "{path} is not indented, so that it is no part of the field above it at {above}. {}",
         ignores(snapshot, at)
     );
-    let fix = format!("indent the line {at}, so that it belongs to {above}, then {}", restart(snapshot, at));
-    Finding::new("CF002", Severity::Warning, at.clone(), message).fix(fix)
+    let fix = format!("so that it belongs to {above}, indent the line");
+    Finding::new("CF002", Severity::Warning, at.clone(), message).say_at(at, fix)
 }
 
 fn only_a_flag(snapshot: &Snapshot, field: &UnknownField, flag: &str) -> Finding {
     let (path, at) = (&field.path, &field.at);
     let message = format!("the kubelet has no field {path}: there is only the flag {flag}. {}", ignores(snapshot, at));
     let command = settings::command(snapshot);
-    let fix = format!(
-        "delete {path} at {at} and give the kubelet {flag}=VALUE in its command ({command}), then {}",
-        restart(snapshot, at)
-    );
-    Finding::new("CF002", Severity::Warning, at.clone(), message).fix(fix)
+    let fix = format!("give the kubelet {flag}=VALUE in its command ({command}), and delete {path}");
+    Finding::new("CF002", Severity::Warning, at.clone(), message).say_at(at, fix)
 }
 
-fn twice(snapshot: &Snapshot, field: &UnknownField) -> Finding {
+fn twice(field: &UnknownField) -> Finding {
     let (path, at) = (&field.path, &field.at);
     let message = format!("{path} is written twice in one map: the kubelet takes the last one and logs a warning");
-    let fix = format!("delete {path} at {at}, or the other line, then {}", restart(snapshot, at));
-    Finding::new("CF002", Severity::Warning, at.clone(), message).fix(fix)
+    let fix = format!("delete the other line, or {path}");
+    Finding::new("CF002", Severity::Warning, at.clone(), message).say_at(at, fix)
 }
 
 fn unknown(snapshot: &Snapshot, field: &UnknownField) -> Finding {
-    let (path, at, then) = (&field.path, &field.at, restart(snapshot, &field.at));
+    let (path, at) = (&field.path, &field.at);
     let ignores = ignores(snapshot, at);
     let Some(meant) = field.meant else {
         let message = format!("the kubelet has no field {path}. {ignores}");
-        return Finding::new("CF002", Severity::Warning, at.clone(), message)
-            .fix(format!("delete {path} at {at}, or correct its name by the reference of KubeletConfiguration"));
+        let fix = format!("correct the name by the reference of KubeletConfiguration, or delete {path}");
+        return Finding::new("CF002", Severity::Warning, at.clone(), message).say_at(at, fix);
     };
     let is_default = settings::is_default(snapshot, meant);
     let result = snapshot.settings.get(meant).map(|_| match settings::shown(snapshot, meant) {
@@ -127,9 +120,8 @@ fn unknown(snapshot: &Snapshot, field: &UnknownField) -> Finding {
     let (why, result) = (why(path, meant), result.unwrap_or_default());
     let message = format!("the kubelet has no field {path}{why}. {ignores}{result}");
     if !is_default {
-        return Finding::new("CF002", Severity::Warning, at.clone(), message)
-            .fix(format!("delete {path} at {at}, then {then}"))
-            .edits(edits::deletion(snapshot, at));
+        let finding = Finding::new("CF002", Severity::Warning, at.clone(), message);
+        return finding.remedy(edits::deletion(snapshot, at, path));
     }
     let top = meant.split('.').next().unwrap_or(meant);
     let is_essential = fields::find(top).is_some_and(|field| field.is_essential);
@@ -138,14 +130,12 @@ fn unknown(snapshot: &Snapshot, field: &UnknownField) -> Finding {
     let (parent, name) = meant.rsplit_once('.').unwrap_or(("", meant));
     let (own_parent, own_name) = path.rsplit_once('.').unwrap_or(("", path));
     let is_sibling = own_parent == parent;
-    let fix = if is_sibling {
-        format!("write `{name}` in place of `{own_name}` at {at}, then {then}")
+    let step = if is_sibling {
+        edits::renaming(snapshot, at, own_name, name)
     } else {
-        format!("set {meant} in place of {path} at {at}, then {then}")
+        Step::say_at(at, format!("set {meant} in place of {path}"))
     };
-    Finding::new("CF002", severity, at.clone(), format!("{message}{expires}. Did you mean {meant}?"))
-        .fix(fix)
-        .edits(edits::renaming(snapshot, at, name).filter(|_| is_sibling))
+    Finding::new("CF002", severity, at.clone(), format!("{message}{expires}. Did you mean {meant}?")).with(step)
 }
 
 /// What the kubelet does with an unknown field of that file.
@@ -177,8 +167,8 @@ pub(super) fn too_new(snapshot: &Snapshot, report: &mut Report) {
         let message = format!("{path} exists since {since}: this kubelet ({version}) ignores it");
         report.add(
             Finding::new("CF008", Severity::Warning, at.clone(), message)
-                .fix(format!("delete {path} at {at}, or upgrade the kubelet to {since}"))
-                .edits(edits::deletion(snapshot, at)),
+                .remedy(edits::deletion(snapshot, at, path))
+                .say(format!("or upgrade the kubelet to {since}")),
         );
     }
 }

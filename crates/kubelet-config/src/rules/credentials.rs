@@ -1,6 +1,5 @@
 //! AU: what the kubelet shows to the API server, and whom it lets use its own API.
 
-use super::lost::reload;
 use super::{Finding, Report, Severity, settings};
 use crate::kubelet::flag_text::flags_in;
 use crate::kubelet::layers::Launcher;
@@ -72,7 +71,7 @@ pub(super) fn no_credentials(snapshot: &Snapshot, report: &mut Report) {
         }
         None => (at, format!("{base}, and --bootstrap-kubeconfig is not set")),
     };
-    let mut finding = Finding::new(ID, Severity::Fatal, at, message).fix(if is_kubeadm { JOIN } else { PROVIDE });
+    let mut finding = Finding::new(ID, Severity::Fatal, at, message).say(if is_kubeadm { JOIN } else { PROVIDE });
     for flag in ["--kubeconfig", "--bootstrap-kubeconfig"] {
         if let Some(path) = snapshot.settings.text(flag) {
             finding = finding.step(settings::place(snapshot, flag), format!("{flag} is {path}"));
@@ -98,13 +97,16 @@ pub(super) fn standalone(snapshot: &Snapshot, report: &mut Report) {
         "the kubelet runs without --kubeconfig: it is standalone, talks to no API server and registers no Node";
     let command = settings::command(snapshot);
     let Some((event, by)) = lost else {
-        let fix = format!("add --kubeconfig=FILE to the command at {command}, then {}", reload(snapshot));
-        report.add(Finding::new("AU011", Severity::Warning, command, message).fix(fix));
-        return;
+        let finding = Finding::new("AU011", Severity::Warning, command.clone(), message);
+        return report.add(finding.say_at(&command, "add --kubeconfig=FILE to the command"));
     };
-    let fix = format!("delete {by}, so that systemd reads {} again, then {}", event.at, reload(snapshot));
+    let fix = format!("so that systemd reads {} again, delete the file", event.at);
     let why = format!("{message}. {by} is in the place of {}, which has the flag", event.at);
-    report.add(Finding::new("AU011", Severity::Error, by, why).fix(fix).step(event.at.clone(), "has --kubeconfig"));
+    report.add(
+        Finding::new("AU011", Severity::Error, by.clone(), why)
+            .say_at(&by, fix)
+            .step(event.at.clone(), "has --kubeconfig"),
+    );
 }
 
 fn is_missing(kubeconfig: &FileState<Kubeconfig>) -> bool {

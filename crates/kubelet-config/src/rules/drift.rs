@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use memory::one_usr;
 
-use super::lost::{duration, quoted, reload, restart, unit_name, whole};
+use super::lost::{duration, quoted, whole};
 use super::{Finding, Report, Severity, settings};
 use crate::kubelet::expected_flag::ExpectedFlag;
 use crate::kubelet::flag_text::flags_in;
@@ -14,6 +14,7 @@ use crate::kubelet::layers::Launcher;
 use crate::kubelet::location::Location;
 use crate::kubelet::snapshot::{Loaded, Process, Snapshot};
 use crate::kubelet::systemd::{Arg, LoadState};
+use crate::step::{reload, unit_name};
 
 /// What differs in one file.
 #[derive(Debug)]
@@ -62,7 +63,7 @@ pub(super) fn needs_daemon_reload(snapshot: &Snapshot, report: &mut Report) {
                 unit.name
             );
             report.add(
-                Finding::new("SD020", Severity::Warning, fragment, message).fix(format!("run {}", reload(snapshot))),
+                Finding::new("SD020", Severity::Warning, fragment, message).say(format!("run {}", reload(snapshot))),
             );
         }
         return;
@@ -82,7 +83,7 @@ fn not_loaded(snapshot: &Snapshot, difference: &Difference, lost: &[ExpectedFlag
     let message = format!("systemd has not loaded {} as it is now: {what}. A restart keeps the old settings", at.file);
     Finding::new("SD020", severity, at.clone(), message)
         .lost(lost.iter().map(ExpectedFlag::written).collect())
-        .fix(format!("run {}", reload(snapshot)))
+        .say(format!("run {}", reload(snapshot)))
 }
 
 /// The wanted flags that the disk gives and systemd's memory does not.
@@ -202,20 +203,20 @@ fn other_order(snapshot: &Snapshot, process: &Process) -> Finding {
         running(process)
     );
     Finding::new("SD021", Severity::Warning, settings::command(snapshot), message)
-        .fix(format!("run {}", restart(snapshot)))
+        .say(format!("run `systemctl restart {}`", unit_name(snapshot)))
 }
 
 fn with_restart(snapshot: &Snapshot, report: &Report, finding: Finding) -> Finding {
     let stale = report.findings.iter().find(|finding| finding.rule == "SD020");
     match (stale, &snapshot.observed.loaded) {
         (Some(stale), _) => finding
-            .fix(format!("run {} (systemd has not loaded the files either: SD020)", reload(snapshot)))
+            .say(format!("run {} (systemd has not loaded the files either: SD020)", reload(snapshot)))
             .caused_by("SD020", stale.at.clone()),
-        (None, Some(_)) => finding.fix(format!(
+        (None, Some(_)) => finding.say(format!(
             "run `systemctl restart {}` (systemd has loaded the unit as it is on disk: no daemon-reload is needed)",
             unit_name(snapshot)
         )),
-        (None, None) => finding.fix(format!("run {}", reload(snapshot))),
+        (None, None) => finding.say(format!("run {}", reload(snapshot))),
     }
 }
 

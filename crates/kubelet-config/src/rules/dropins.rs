@@ -1,8 +1,7 @@
 //! Files that look like drop-ins of the unit and are not read.
 
-use super::lost::{Arrived, reload};
+use super::lost::Arrived;
 use super::{Finding, Report, Severity};
-use crate::edit::NOT_THE_OPERATORS;
 use crate::kubelet::flag_text::flags_in;
 use crate::kubelet::location::Location;
 use crate::kubelet::snapshot::Snapshot;
@@ -39,15 +38,11 @@ fn not_read(snapshot: &Snapshot, arrived: &Arrived<'_>, event: &Event, reason: N
     let message = format!("systemd does not read this file for {unit}: {why}");
     Finding::new("SD009", arrived.error_if_expected(&event.text, usual), event.at.clone(), message)
         .lost(arrived.lost(&event.text))
-        .fix(format!(
-            "if the kubelet needs its settings, move it to /etc/systemd/system/{unit}.d/NAME.conf, then {}. Otherwise delete it",
-            reload(snapshot)
-        ))
-}
-
-/// Whether a package brought the file: an update would bring it again.
-fn is_packaged(at: &Location) -> bool {
-    NOT_THE_OPERATORS.iter().any(|directory| at.file.starts_with(directory))
+        .say_at(
+            &event.at,
+            format!("if the kubelet needs its settings, move to /etc/systemd/system/{unit}.d/NAME.conf what is"),
+        )
+        .say("Otherwise delete it")
 }
 
 pub(super) fn hidden(snapshot: &Snapshot, report: &mut Report) {
@@ -69,19 +64,14 @@ pub(super) fn hidden(snapshot: &Snapshot, report: &mut Report) {
         if !absent && !arrived.lacks_one_of(&event.text) {
             continue; // Nothing is lost.
         }
-        let (after, file) = (reload(snapshot), &event.at.file);
+        let by = Location::file(by);
         let fix = match &event.kind {
-            EventKind::DropInMasked { .. } => {
-                format!("if its settings are needed, delete {}, then {after}", by.display())
-            }
-            _ if is_packaged(&event.at) => {
-                format!("if both are needed, give {} another name, then {after}", by.display())
-            }
-            _ => format!("if both are needed, give one of them another name, then {after}. Otherwise delete {file}"),
+            EventKind::DropInMasked { .. } => "if its settings are needed, delete the file",
+            _ => "if both are needed, give another name to the file",
         };
         let finding =
             Finding::new("SD010", Severity::Warning, event.at.clone(), message).lost(arrived.lost(&event.text));
-        report.add(finding.fix(fix).step(Location::file(by), "systemd reads this file"));
+        report.add(finding.say_at(&by, fix).step(by, "systemd reads this file"));
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::lost::{Arrived, holds_flags, quoted, reload, restart};
+use super::lost::{Arrived, holds_flags, quoted};
 use super::{Finding, Report, Severity};
-use crate::edit::Change;
 use crate::kubelet::location::Location;
 use crate::kubelet::snapshot::Snapshot;
 use crate::kubelet::systemd::{Event, EventKind, Exec};
+use crate::step::Step;
 
 /// A character that looks like one of ASCII, and is none.
 pub(super) fn odd_character(text: &str) -> Option<(char, &'static str)> {
@@ -48,7 +48,7 @@ pub(super) fn encoding(snapshot: &Snapshot, report: &mut Report) {
     // A file's worst defect speaks for the file.
     let mut files: BTreeMap<&str, Finding> = BTreeMap::new();
     for event in &snapshot.unit.events {
-        let Some(finding) = encoding_of(snapshot, &arrived, &used, event) else { continue };
+        let Some(finding) = encoding_of(&arrived, &used, event) else { continue };
         let known = files.get(&*event.at.file);
         if known.is_none_or(|known| known.severity < finding.severity) {
             files.insert(&event.at.file, finding);
@@ -60,25 +60,22 @@ pub(super) fn encoding(snapshot: &Snapshot, report: &mut Report) {
         if let Some((c, what)) = odd_character(&word.text).filter(|_| !built_in && word.text.starts_with("--")) {
             let message = format!("the flag '{}' holds a {what} (U+{:04X})", quoted(&word.text), u32::from(c));
             let finding = Finding::new("SD025", Severity::Error, word.at().clone(), message);
-            report.add(in_ascii(snapshot, finding, word.at(), &word.text));
+            report.add(finding.with(in_ascii(word.at(), &word.text)));
         }
     }
 }
 
-/// With a word in plain ASCII: an edit if the word is in the file as it is.
-pub(super) fn in_ascii(snapshot: &Snapshot, finding: Finding, at: &Location, word: &str) -> Finding {
+/// Writes a word in plain ASCII: an edit if the word is in the file as it is.
+pub(super) fn in_ascii(at: &Location, word: &str) -> Step {
     let is_as_written = usize::try_from(at.width).is_ok_and(|width| width == word.chars().count());
-    let after = reload(snapshot);
     match plain(word).filter(|_| is_as_written) {
-        Some(plain) => {
-            finding.fix(format!("write `{}` at {at}, then {after}", quoted(&plain))).edit(at, Change::Text(plain))
-        }
-        None => finding.fix(format!("write plain blanks, dashes and quotes at {at}, then {after}")),
+        Some(plain) => Step::write(Some(at.clone()), at, "", plain),
+        None => Step::say_at(at, "write plain blanks, dashes and quotes"),
     }
 }
 
-fn encoding_of(snapshot: &Snapshot, arrived: &Arrived<'_>, used: &BTreeSet<String>, event: &Event) -> Option<Finding> {
-    let (severity, message) = match &event.kind {
+fn encoding_of(arrived: &Arrived<'_>, used: &BTreeSet<String>, event: &Event) -> Option<Finding> {
+    let (severity, message, step) = match &event.kind {
         EventKind::EnvLineIgnored { bom: true, .. } => {
             let name = event.text.split('=').next().unwrap_or_default();
             let name = name.trim().trim_start_matches('\u{feff}');
@@ -88,23 +85,18 @@ fn encoding_of(snapshot: &Snapshot, arrived: &Arrived<'_>, used: &BTreeSet<Strin
                 "the file starts with a byte order mark, which systemd takes as a part of the name {}: it ignores the line",
                 quoted(name)
             );
-            (severity, message)
+            let mark = event.at.at(1, 1, 1);
+            (severity, message, Step::Delete { at: mark, what: "delete the byte order mark".to_owned() })
         }
         EventKind::RestOfFileLost { reason } if reason.contains("UTF-8") => (
             if holds_flags(&event.text) { Severity::Error } else { Severity::Warning },
             format!("systemd stops reading the file here, because {reason}. It ignores the rest"),
+            Step::say_at(&event.at, "save the file as UTF-8"),
         ),
         _ => return None,
     };
-    let in_file = snapshot.unit.env_files.iter().any(|file| file.path.to_str() == Some(&*event.at.file));
-    let after = if in_file { restart(snapshot) } else { reload(snapshot) };
-    let fix = format!("save {} as UTF-8 without a byte order mark and with LF line ends, then {after}", event.at.file);
-    Some(
-        Finding::new("SD025", severity, event.at.clone(), message)
-            .lost(arrived.lost(&event.text))
-            .fix(fix)
-            .edit(&event.at, Change::PlainEncoding),
-    )
+    let finding = Finding::new("SD025", severity, event.at.clone(), message);
+    Some(finding.lost(arrived.lost(&event.text)).with(step))
 }
 
 #[cfg(test)]

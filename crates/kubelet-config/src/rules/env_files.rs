@@ -2,15 +2,15 @@
 
 use std::path::Path;
 
-use super::lost::{Arrived, MAX_FINDINGS, holds_flags, quoted, reload, restart};
+use super::lost::{Arrived, MAX_FINDINGS, holds_flags, quoted};
 use super::references::own_arguments;
-use super::remedy::{add_flags, env_file_line, is_one_line, meant_assignment, usual_file};
+use super::remedy::{add_flags, delete_line_if, env_file_line, is_one_line, meant_assignment, usual_file};
 use super::{Finding, Report, Severity};
-use crate::edit::Change;
 use crate::kubelet::location::Location;
 use crate::kubelet::snapshot::{Snapshot, UnreadFile};
 use crate::kubelet::systemd::{Assignment, EnvFile, EnvFileState, Event, EventKind};
 use crate::kubelet::unread;
+use crate::step::Step;
 
 pub(super) fn not_read(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
@@ -55,25 +55,25 @@ fn unread(
         .steps(others.map(|other| (other.at.clone(), format!("sets {}, which nothing reads either", other.name))))
         .steps(read.map(|read| (read.declared.clone(), "the unit reads this file instead")));
     if let Some((_, place)) = own_arguments(snapshot) {
-        return finding.fix(format!("write the flags into {place} and delete this file"));
+        return finding.say(format!("write the flags into {place} and delete this file"));
     }
     let Some(read) = read.filter(|_| !file.at.file.ends_with("/kubeadm-flags.env")) else {
-        return finding.fix(format!(
-            "add the line `EnvironmentFile=-{}` to [Service] and the word ${} to `ExecStart=`, then {}",
-            file.at.file,
-            first.name,
-            reload(snapshot)
-        ));
+        let exec = snapshot.unit.exec.as_ref().map_or(&file.at, |exec| &exec.at);
+        let path = &file.at.file;
+        let what = format!(
+            "add the line `EnvironmentFile=-{path}` to [Service], and the word ${} to `ExecStart=`",
+            first.name
+        );
+        return finding.say_at(exec, what);
     };
-    let deletion = (telling.len() == 1 && is_one_line(first)).then(|| (first.at.clone(), Change::Lines(Vec::new())));
-    let after = restart(snapshot);
     if lost.is_empty() && holds_flags(&first.value) {
-        return finding.fix("delete this line: the kubelet gets these flags from elsewhere");
+        return finding.say("delete this line: the kubelet gets these flags from elsewhere");
     }
+    let deletion = delete_line_if(telling.len() == 1 && is_one_line(first), &first.at);
     match add_flags(snapshot, Some(&first.name), &lost).filter(|_| !lost.is_empty()) {
         // Without an expected flag it may be a file that was left behind on purpose.
-        Some(remedy) => remedy.only_if(severity == Severity::Error).and_delete(finding, deletion),
-        None => finding.fix(format!("move the line to {} and delete it here, then {after}", read.path.display())),
+        Some(remedy) => finding.remedy(remedy.only_if(severity == Severity::Error).and_delete(deletion)),
+        None => finding.say_at(&first.at, format!("move the line to {}, from its place", read.path.display())),
     }
 }
 
@@ -102,38 +102,34 @@ pub(super) fn line_ignored(snapshot: &Snapshot, report: &mut Report) {
         let severity = arrived.error_if_expected(&event.text, Severity::Warning);
         let message =
             "the comment above ends in a backslash: systemd before 254 takes this line as a part of the comment";
-        let fix =
-            format!("delete the backslash at the end of the comment above {}, then {}", event.at, restart(snapshot));
         let finding = Finding::new("SD004", severity, event.at.clone(), message).lost(arrived.lost(&event.text));
-        report.add(finding.fix(fix));
+        report.add(finding.say_at(&event.at, "delete the backslash at the end of the comment above the line"));
     }
 }
 
 /// With the line as an assignment: without `export`, or its flags in a variable that is used.
 fn assigned(snapshot: &Snapshot, finding: Finding, event: &Event, lost: &[String]) -> Finding {
-    let after = restart(snapshot);
     let name = event.text.split('=').next().unwrap_or_default();
     if let Some(name) = name.strip_prefix("export").map(str::trim).filter(|_| event.at.width > 0) {
-        return finding
-            .fix(format!("delete `export` at {}, then {after}", event.at))
-            .edit(&event.at, Change::Text(name.to_owned()));
+        let what = "delete `export`".to_owned();
+        return finding.with(Step::replace(Some(event.at.clone()), &event.at, what, name.to_owned()));
     }
     let is_flags = event.text.starts_with('-') && !lost.is_empty();
     match add_flags(snapshot, None, lost).filter(|_| is_flags) {
-        Some(remedy) => remedy.and_delete(finding, Some((event.at.clone(), Change::Lines(Vec::new())))),
-        None => finding.fix(format!("write it as NAME=VALUE at {}, then {after}", event.at)),
+        Some(remedy) => finding.remedy(remedy.and_delete(Step::delete_line(&event.at))),
+        None => finding.say_at(&event.at, "write it as NAME=VALUE"),
     }
 }
 
 pub(super) fn required_missing(snapshot: &Snapshot, report: &mut Report) {
-    let (unit, after) = (&snapshot.unit.name, reload(snapshot));
+    let unit = &snapshot.unit.name;
     let files = snapshot.unit.env_files.iter();
     let is_missing = |file: &&EnvFile| file.state == EnvFileState::Missing && two_paths(&file.path).is_none();
     for file in files.filter(|file| !file.optional).filter(is_missing) {
         let (path, declared) = (file.path.display(), &file.declared);
         let message = format!("systemd cannot start {unit}: {path} does not exist, and `EnvironmentFile=` requires it");
-        let fix = format!("create {path}, or write `EnvironmentFile=-{path}` at {declared}, then {after}");
-        report.add(Finding::new("SD012", Severity::Fatal, declared.clone(), message).fix(fix));
+        let fix = format!("create {path}, or write `EnvironmentFile=-{path}`");
+        report.add(Finding::new("SD012", Severity::Fatal, declared.clone(), message).say_at(declared, fix));
     }
 }
 
@@ -162,11 +158,9 @@ fn two_on_one_line(snapshot: &Snapshot, file: &EnvFile) -> Option<Finding> {
         None => format!("EnvironmentFile={dash}{path}"),
     });
     let lines: Vec<String> = lines.collect();
-    let fix =
-        format!("write `{}` at {at}, each on a line of its own, then {}", lines.join("` and `"), reload(snapshot));
     // Without the line: what it holds looks like one path to the reader, too.
     let finding = Finding::new("SD013", severity, Location::file(&*at.file), message).lost(lost);
-    Some(finding.fix(fix).edit(at, Change::Lines(lines)))
+    Some(finding.with(Step::lines(at, lines.join("\n"))))
 }
 
 pub(super) fn dropped(snapshot: &Snapshot, report: &mut Report) {
@@ -181,20 +175,18 @@ pub(super) fn dropped(snapshot: &Snapshot, report: &mut Report) {
             (Severity::Fatal, format!("it does not start {unit} (`Failed to load environment files`)"))
         };
         let message = format!("systemd cannot use {path} ({reason}): {what}");
-        let fix = format!("save {path} as a regular file in UTF-8, without NUL bytes, then {}", restart(snapshot));
-        let finding = Finding::new("SD013", severity, Location::file(&file.path), message).fix(fix);
+        let place = Location::file(&file.path);
+        let fix = Step::say_at(&place, "save a regular file in UTF-8, without NUL bytes,");
+        let finding = Finding::new("SD013", severity, place, message).with(fix);
         report.add(finding.step(file.declared.clone(), "this line loads it"));
     }
     for event in &snapshot.unit.events {
         let EventKind::BadEnvironmentFile { reason } = &event.kind else { continue };
         let message =
             format!("systemd ignores this `EnvironmentFile=`, because {reason}. It reads no file for this line");
-        let fix = format!(
-            "write one absolute path without quotes, and no blank behind the dash that allows the file to be missing, \
-             then {}",
-            reload(snapshot)
-        );
-        report.add(Finding::new("SD013", Severity::Error, event.at.clone(), message).fix(fix));
+        let fix =
+            "write one absolute path without quotes, and no blank behind the dash that allows the file to be missing,";
+        report.add(Finding::new("SD013", Severity::Error, event.at.clone(), message).say_at(&event.at, fix));
     }
 }
 
@@ -221,7 +213,7 @@ pub(super) fn quote_swallow(snapshot: &Snapshot, report: &mut Report) {
         });
         let severity = if in_use || holds_flags(&event.text) { Severity::Error } else { Severity::Warning };
         let finding = Finding::new("SD014", severity, event.at.clone(), message);
-        report.add(closed(snapshot, finding, event, assignment));
+        report.add(closed(finding, event, assignment));
     }
 }
 
@@ -244,15 +236,13 @@ fn is_one_word(assignment: &Assignment, event: &Event) -> bool {
 }
 
 /// With one pair of quotes around all of the value.
-fn closed(snapshot: &Snapshot, finding: Finding, event: &Event, assignment: Option<&Assignment>) -> Finding {
+fn closed(finding: Finding, event: &Event, assignment: Option<&Assignment>) -> Finding {
     let lines = assignment.and_then(|assignment| match &event.kind {
         EventKind::EnvTextAfterQuote => one_value(assignment),
         _ => first_line(assignment),
     });
     match (lines, assignment) {
-        (Some(lines), Some(Assignment { at, .. })) => finding
-            .fix(format!("write `{}` at {at}, then {}", lines.join("` and `"), restart(snapshot)))
-            .edit(at, Change::Lines(lines)),
+        (Some(lines), Some(Assignment { at, .. })) => finding.with(Step::lines(at, lines.join("\n"))),
         _ => finding,
     }
 }

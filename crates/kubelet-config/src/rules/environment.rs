@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use super::lost::{Arrived, MAX_FINDINGS, holds_flags, reload, restart, shown_value, used_names, whole, would_bring};
+use super::lost::{Arrived, MAX_FINDINGS, holds_flags, shown_value, used_names, whole, would_bring};
 use super::remedy::{env_file_line, is_one_line, is_variable, with_flags};
 use super::{Finding, Report, Severity};
-use crate::edit::Change;
 use crate::kubelet::flag_text::{flags_in, place_of};
 use crate::kubelet::location::Location;
 use crate::kubelet::snapshot::Snapshot;
 use crate::kubelet::systemd::{Assignment, Event, EventKind, Exec, Source, Variable};
+use crate::step::Step;
 
 /// How many overridden assignments are named: the last ones.
 const MAX_OVERRIDDEN: usize = 20;
@@ -64,7 +64,7 @@ fn without_effect(overridden: &Assignment, variable: &Variable) -> Finding {
         format!("this line has no effect: {} {why}. The kubelet gets every flag of this line anyway", effective.at);
     // No edit: it does no harm, and it may be another program's.
     Finding::new("SD001", Severity::Info, overridden.at.clone(), message)
-        .fix(format!("delete the line {}", overridden.at))
+        .say(format!("delete the line {}", overridden.at))
         .step(effective.at.clone(), "this counts")
 }
 
@@ -105,11 +105,9 @@ fn file_wins(
     let mut finding = match (lost, with_flags(snapshot, effective, &words)) {
         // The value itself is lost, which a word `--flag=${NAME}` makes a flag.
         ([.., (overridden, _)], _) if words.is_empty() && is_one_line(effective) => {
-            let line = env_file_line(&effective.name, &overridden.value);
-            let fix = format!("write `{line}` at {}, then {}", effective.at, restart(snapshot));
-            finding.fix(fix).edit(&effective.at, Change::Lines(vec![line]))
+            finding.with(Step::lines(&effective.at, env_file_line(&effective.name, &overridden.value)))
         }
-        (_, Some(remedy)) => remedy.only_if(severity == Severity::Error || is_to_add(effective)).of(finding),
+        (_, Some(remedy)) => finding.remedy(remedy.only_if(severity == Severity::Error || is_to_add(effective))),
         (_, None) => finding,
     };
     for (overridden, words) in lost {
@@ -178,11 +176,8 @@ pub(super) fn environment_order(snapshot: &Snapshot, report: &mut Report) {
             continue;
         }
         let message = format!("the empty `Environment=` at {by} is loaded later and clears this line");
-        let fix = format!(
-            "if the kubelet needs these flags, write the line again below the empty `Environment=` at {by}, then {}",
-            reload(snapshot)
-        );
-        let finding = Finding::new("SD024", Severity::Warning, event.at.clone(), message).lost(lost).fix(fix);
+        let fix = "if the kubelet needs these flags, write the line again below the empty `Environment=`";
+        let finding = Finding::new("SD024", Severity::Warning, event.at.clone(), message).lost(lost).say_at(by, fix);
         report.add(finding.step(by.clone(), "clears every `Environment=` before it"));
     }
 }
@@ -198,8 +193,8 @@ fn unset(snapshot: &Snapshot, arrived: &Arrived<'_>, event: &Event, name: &str, 
     let least = if is_join { Severity::Error } else { Severity::Warning };
     let severity = arrived.error_if_expected(&event.text, least);
     let finding = Finding::new("SD024", severity, by.clone(), message).lost(lost);
-    let fix = format!("if the kubelet needs these flags, delete {name} at {by}, then {}", reload(snapshot));
-    Some(finding.fix(fix).step(event.at.clone(), format!("sets {name}")))
+    let fix = format!("if the kubelet needs these flags, delete {name}");
+    Some(finding.say_at(by, fix).step(event.at.clone(), format!("sets {name}")))
 }
 
 fn set_again(
@@ -225,7 +220,7 @@ fn set_again(
     let finding = Finding::new("SD024", Severity::Warning, overridden.at.clone(), message).lost(lost.to_vec());
     let is_sure = is_expected(snapshot, arrived, overridden) || is_to_add(effective);
     let finding = match with_flags(snapshot, effective, lost) {
-        Some(remedy) => remedy.only_if(is_sure).of(finding),
+        Some(remedy) => finding.remedy(remedy.only_if(is_sure)),
         None => finding,
     };
     finding

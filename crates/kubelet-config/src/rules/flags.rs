@@ -7,13 +7,12 @@ pub(super) mod stray;
 pub(super) mod value;
 
 use super::{Finding, Report, Severity, at};
-use crate::edit::Change;
 use crate::kubelet::flags::table::{self, FLAGS};
 use crate::kubelet::flags::{FlagSpec, FlagUse};
-use crate::kubelet::location::Location;
 use crate::kubelet::snapshot::Snapshot;
 use crate::kubelet::text::shortened;
 use crate::kubelet::version::{Minor, Version};
+use crate::step::Step;
 
 /// The releases whose flags are in the table.
 const RELEASES: std::ops::RangeInclusive<Minor> = Minor(24)..=Minor(37);
@@ -72,13 +71,14 @@ fn in_no_release(snapshot: &Snapshot, used: &FlagUse) -> Finding {
     let is_sure = severity == Severity::Fatal;
     let known = |spec: &&FlagSpec| version.map_or(spec.removed.is_none(), |version| spec.known_in(version.minor));
     let Some(near) = nearest(&used.name, FLAGS.iter().filter(known).map(|spec| spec.name)) else {
-        let finding = Finding::new("FL001", severity, at.clone(), message).fix(format!("delete `{flag}` at {at}"));
         // Whether the next word is its value is not known.
-        return finding.edits(at::deletion(snapshot, used).filter(|_| is_sure && !used.value_in_next_word));
+        return Finding::new("FL001", severity, at, message)
+            .with(at::delete(snapshot, used))
+            .by_hand_if(!is_sure || used.value_in_next_word);
     };
-    Finding::new("FL001", severity, at.clone(), format!("{message}. Did you mean --{near}?"))
-        .fix(format!("write `--{near}` instead of `{flag}` at {at}"))
-        .edits(at::name(snapshot, used).filter(|_| is_sure).map(|at| (at, Change::Text(format!("--{near}")))))
+    Finding::new("FL001", severity, at, format!("{message}. Did you mean --{near}?"))
+        .with(at::rename(snapshot, used, format!("--{near}")))
+        .by_hand_if(!is_sure)
 }
 
 fn too_new(snapshot: &Snapshot, used: &FlagUse, since: Minor) -> Finding {
@@ -86,9 +86,9 @@ fn too_new(snapshot: &Snapshot, used: &FlagUse, since: Minor) -> Finding {
     let version = snapshot.version.as_ref().map_or_else(String::new, |version| format!(" ({version})"));
     let flag = &used.written;
     let message = format!("{flag} exists since {since}: this kubelet{version} {}", exits(used));
-    Finding::new("FL001", Severity::Fatal, at.clone(), message)
-        .fix(format!("delete `{flag}` at {at}, or upgrade the kubelet to {since}"))
-        .edits(at::deletion(snapshot, used))
+    Finding::new("FL001", Severity::Fatal, at, message)
+        .with(at::delete(snapshot, used))
+        .say(format!("or upgrade the kubelet to {since}"))
 }
 
 /// `-cloud-provider=external`, `---x`, `--=x`.
@@ -103,11 +103,9 @@ fn not_a_long_flag(snapshot: &Snapshot, used: &FlagUse) -> Finding {
     let message = format!("{flag} is not a flag: the kubelet exits with '{error}'");
     let finding = Finding::new("FL001", Severity::Fatal, at.clone(), message);
     if table::find(&bare.replace('_', "-")).is_none() {
-        return finding.fix(format!("delete `{flag}` at {at}"));
+        return finding.say_at(&at, format!("delete `{flag}`"));
     }
-    finding
-        .fix(format!("write `--{bare}`, with two dashes, instead of `{flag}` at {at}"))
-        .edits(at::name(snapshot, used).map(|at| (at, Change::Text(format!("--{bare}")))))
+    finding.with(at::rename(snapshot, used, format!("--{bare}")))
 }
 
 /// The name that was probably meant.
@@ -142,7 +140,9 @@ pub(super) fn removed(snapshot: &Snapshot, report: &mut Report) {
                 exits(used)
             );
             let severity = if removed <= *RELEASES.start() { Severity::Fatal } else { Severity::Error };
-            report.add(Finding::new("FL002", severity, at.clone(), message).fix(delete(used, spec, &at)));
+            report.add(
+                Finding::new("FL002", severity, at, message).remedy(delete(snapshot, used, spec)).by_hand_if(true),
+            );
         }
         return;
     };
@@ -150,24 +150,23 @@ pub(super) fn removed(snapshot: &Snapshot, report: &mut Report) {
     for (used, spec, removed) in gone.take(MAX_FINDINGS) {
         let at = at::flag(snapshot, used);
         let message = format!("{} was removed in {removed}: this kubelet ({version}) {}", used.written, exits(used));
-        let finding = Finding::new("FL002", Severity::Fatal, at.clone(), message);
-        report.add(finding.fix(delete(used, spec, &at)).edits(at::deletion(snapshot, used)));
+        report.add(Finding::new("FL002", Severity::Fatal, at, message).remedy(delete(snapshot, used, spec)));
     }
 }
 
 /// What to do about a removed flag.
-fn delete(used: &FlagUse, spec: &FlagSpec, at: &Location) -> String {
-    let flag = &used.written;
-    let instead = match spec.instead.unwrap_or("nothing") {
-        "nothing" => String::new(),
-        text => match text.strip_prefix("nothing: ") {
-            Some(why) => format!(". Nothing takes its place ({why})"),
-            None => format!(". Use instead: {text}"),
-        },
-    };
-    let kubeadm =
-        if at.file.ends_with("kubeadm-flags.env") { ". kubeadm writes this file only on join and upgrade" } else { "" };
-    format!("delete `{flag}` at {at}{instead}{kubeadm}")
+fn delete(snapshot: &Snapshot, used: &FlagUse, spec: &FlagSpec) -> Vec<Step> {
+    let mut steps = vec![at::delete(snapshot, used)];
+    steps.extend(match spec.instead.unwrap_or("nothing") {
+        "nothing" => None,
+        text => Some(Step::say(match text.strip_prefix("nothing: ") {
+            Some(why) => format!("Nothing takes its place ({why})"),
+            None => format!("Use instead: {text}"),
+        })),
+    });
+    let is_kubeadms = steps[0].at().is_some_and(|at| at.file.ends_with("kubeadm-flags.env"));
+    steps.extend(is_kubeadms.then(|| Step::say("Only on join and upgrade kubeadm writes this file")));
+    steps
 }
 
 pub(super) fn removed_soon(snapshot: &Snapshot, report: &mut Report) {
@@ -185,8 +184,8 @@ pub(super) fn removed_soon(snapshot: &Snapshot, report: &mut Report) {
         );
         let message = format!("{flag} is removed in {removed}: from {removed} on the kubelet {}. {now}", exits(used));
         // No edit: until then the flag has its effect.
-        let fix = format!("before the upgrade, {}", delete(used, spec, &at));
-        report.add(Finding::new("FL003", severity, at, message).fix(fix));
+        let finding = Finding::new("FL003", severity, at, message).say("before the upgrade");
+        report.add(finding.remedy(delete(snapshot, used, spec)).by_hand_if(true));
     }
 }
 

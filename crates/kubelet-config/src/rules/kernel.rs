@@ -44,7 +44,7 @@ pub(super) fn swap_on(snapshot: &Snapshot, report: &mut Report) {
         Finding::new("KN001", Severity::Fatal, swap.at.clone(), message)
             .steps(set_at.map(|at| (at, "failSwapOn is set to true here")))
     };
-    report.add(finding.fix(fix));
+    report.add(finding.say(fix));
 }
 
 pub(super) fn ip_forward(snapshot: &Snapshot, report: &mut Report) {
@@ -62,7 +62,7 @@ pub(super) fn ip_forward(snapshot: &Snapshot, report: &mut Report) {
     for (name, found) in all {
         let Some(found) = found.filter(|found| found.value == "0") else { continue };
         let message = format!("{name} is 0, the kernel's default: the kernel drops what pods send to other nodes");
-        report.add(Finding::new("KN002", Severity::Error, found.at.clone(), message).fix(persist(&[(name, "1")])));
+        report.add(Finding::new("KN002", Severity::Error, found.at.clone(), message).say(persist(&[(name, "1")])));
     }
 }
 
@@ -107,7 +107,7 @@ pub(super) fn br_netfilter(snapshot: &Snapshot, report: &mut Report) {
         "run `echo br_netfilter > /etc/modules-load.d/br_netfilter.conf && modprobe br_netfilter`, then {}",
         persist(&[(NAME, "1")])
     );
-    report.add(Finding::new("KN003", Severity::Warning, at, message).fix(fix));
+    report.add(Finding::new("KN003", Severity::Warning, at, message).say(fix));
 }
 
 /// What a kubelet with `protectKernelDefaults` wants, in the order in which it looks; from kubernetes/kubernetes,
@@ -153,7 +153,7 @@ pub(super) fn protect_kernel_defaults(snapshot: &Snapshot, report: &mut Report) 
     let values: Vec<(&str, &str)> = wrong.iter().map(|(name, wanted, _)| (*name, *wanted)).collect();
     let persisted = persist(&values);
     let fix = format!("before {unit} starts, {persisted}. Or set protectKernelDefaults: false at {from}");
-    let finding = Finding::new("KN004", Severity::Fatal, first.at.clone(), message).fix(fix);
+    let finding = Finding::new("KN004", Severity::Fatal, first.at.clone(), message).say(fix);
     report.add(finding.step(from, "protectKernelDefaults is true here"));
 }
 

@@ -7,43 +7,41 @@ use serde_json::Value;
 
 use super::at::shortened;
 use super::{Finding, Report, Severity};
-use crate::edit::Change;
 use crate::kubelet::layers::{Launcher, Oddity, ReplacedList};
 use crate::kubelet::location::Location;
 use crate::kubelet::machine::Located;
 use crate::kubelet::snapshot::Snapshot;
+use crate::step::Step;
 
-/// With the fix, and the edit, that gives the kubelet of k3s or RKE2 this argument (`max-pods=50`).
-pub(super) fn with_argument(finding: Finding, snapshot: &Snapshot, argument: &str) -> Finding {
+/// Gives the kubelet of k3s or RKE2 this argument (`max-pods=50`).
+pub(super) fn with_argument(snapshot: &Snapshot, argument: &str) -> Step {
     let unit = &snapshot.unit.name;
     let Some(program) = snapshot.command.launcher.rancher_name() else {
-        return finding
-            .fix(format!("add --{argument} to --kubelet-extra-args of {unit}, then `systemctl restart {unit}`"));
+        return Step::say_at(&Location::file(unit), format!("add --{argument} to --kubelet-extra-args"));
     };
     let item = Value::from(argument);
+    let what = format!("add {item} to the list kubelet-arg");
     let Some(new) = &snapshot.command.new_argument else {
-        let file = format!("/etc/rancher/{}/config.yaml", program.to_lowercase());
-        return finding.fix(format!(
-            "add {item} to the list kubelet-arg in {file}, or to the command line if that has --kubelet-arg already, then \
-             `systemctl restart {unit}`"
-        ));
+        let file = Location::file(format!("/etc/rancher/{}/config.yaml", program.to_lowercase()));
+        return Step::say_at(&file, format!("{what}, or to the command line if that has --kubelet-arg already,"));
     };
-    let finding =
-        finding.fix(format!("add {item} to the list kubelet-arg in {}, then `systemctl restart {unit}`", new.at.file));
     let text = format!("{}{item}{}", new.before, new.after);
-    let change = if new.at.line == 0 { Change::Append(text) } else { Change::Text(text) };
-    finding.edit(&new.at, change)
+    if new.at.line == 0 {
+        return Step::Append { to: new.at.clone(), lines: text };
+    }
+    Step::replace(Some(new.at.clone()), &new.at, what, text)
 }
 
-/// The edit of a key that gets another name: with its quotes, if it has some.
-fn rename(finding: Finding, at: &Location, old: &str, new: &str) -> Finding {
+/// A key gets another name: with its quotes, if it has some.
+fn rename(at: &Location, old: &str, new: &str) -> Step {
     let chars = |text: &str| u32::try_from(text.chars().count()).unwrap_or(u32::MAX);
     let text = match at.width.checked_sub(chars(old)) {
-        Some(0) => new.to_owned(),
-        Some(2) => Value::from(new).to_string(),
-        _ => return finding,
+        Some(0) => Some(new.to_owned()),
+        Some(2) => Some(Value::from(new).to_string()),
+        _ => None,
     };
-    finding.edit(at, Change::Text(text))
+    let exact = text.is_some().then(|| at.clone());
+    Step::replace(exact, at, format!("write {new} instead of {}", shortened(old)), text.unwrap_or_default())
 }
 
 pub(super) fn wrapper_unresolvable(snapshot: &Snapshot, report: &mut Report) {
@@ -62,18 +60,17 @@ pub(super) fn wrapper_unresolvable(snapshot: &Snapshot, report: &mut Report) {
         } else {
             "write into the file only what can be read without running a shell".to_owned()
         };
-        report.add(Finding::new("SD023", Severity::Info, unknown.at.clone(), message).fix(fix));
+        report.add(Finding::new("SD023", Severity::Info, unknown.at.clone(), message).say(fix));
     }
     for (at, reason, is_fatal) in &snapshot.command.unreadable {
         if *is_fatal {
             let program = snapshot.command.launcher.rancher_name().unwrap_or_default();
             let message = format!("{program} cannot read its configuration and exits: {reason}");
-            let fix = format!("correct {at}, then `systemctl restart {unit}`");
-            report.add(Finding::new("SD023", Severity::Fatal, at.clone(), message).fix(fix));
+            report.add(Finding::new("SD023", Severity::Fatal, at.clone(), message).say_at(at, "correct what is"));
         } else if unknown.is_none_or(|unknown| unknown.at != *at) {
             let message = format!("cannot read {at}: {reason}. Its settings were not checked");
             let fix = format!("fix or remove {}", at.file);
-            report.add(Finding::new("SD023", Severity::Info, at.clone(), message).fix(fix));
+            report.add(Finding::new("SD023", Severity::Info, at.clone(), message).say(fix));
         }
     }
 }
@@ -88,24 +85,18 @@ fn replaced(list: &ReplacedList, launcher: Launcher) -> Finding {
     let severity = if list.key.starts_with("kubelet-") { Severity::Error } else { Severity::Warning };
     let program = launcher.rancher_name().unwrap_or_default();
     let (key, at) = (&list.key, &list.at);
-    let (message, fix) = if list.by_command_line {
+    let (message, step) = if list.by_command_line {
         (
             format!("--{key} is given more than once, and k0s takes the last one: that of {at} does not count"),
-            format!(
-                "write all flags into one `\"--{key}=--first=1 --second=2\"` at {}, then restart the service",
-                list.by
-            ),
+            Step::say_at(&list.by, format!("write all flags into one `\"--{key}=--first=1 --second=2\"`")),
         )
     } else {
         (
             format!("{key} replaces the list {key} of {at}: {program} uses the list of the last file only"),
-            format!("write `{key}+:` at {}, which appends to the earlier list, then restart the service", list.by),
+            rename(&list.by, key, &format!("{key}+")),
         )
     };
-    let mut finding = Finding::new("SD027", severity, list.by.clone(), message).fix(fix);
-    if !list.by_command_line {
-        finding = rename(finding, &list.by, key, &format!("{key}+"));
-    }
+    let finding = Finding::new("SD027", severity, list.by.clone(), message).with(step);
     let dashes = if list.key.starts_with("kubelet-") { "--" } else { "" };
     let lost = list.lost.iter().map(|(item, at)| (format!("{dashes}{}", item.trim_start_matches('-')), at));
     with_lost(finding, &lost.collect::<Vec<_>>())
@@ -172,7 +163,7 @@ fn split(odd: &Located<Oddity>) -> Finding {
             "close the quote on the same line",
         ),
     };
-    Finding::new("SD028", Severity::Fatal, at.clone(), message).fix(format!("at {at} {fix}"))
+    Finding::new("SD028", Severity::Fatal, at.clone(), message).say_at(at, fix)
 }
 
 #[cfg(test)]

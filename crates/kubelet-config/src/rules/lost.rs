@@ -1,5 +1,4 @@
-//! What the rules of this directory share: which flags of a text do not reach the kubelet, which of them are expected, and
-//! how one restarts.
+//! What the rules of this directory share: which flags of a text do not reach the kubelet, which of them are expected.
 
 use std::collections::BTreeSet;
 
@@ -117,22 +116,6 @@ pub(super) fn dropped_names(unit: &Unit) -> BTreeSet<String> {
 /// Whether a command has variables that systemd does not expand, for the colon in front of it.
 pub(super) fn is_not_expanded(exec: &Exec) -> bool {
     !exec.expands && exec.words.iter().any(|word| word.text.starts_with('$') && word.text.len() > 1)
-}
-
-/// The unit's name as one types it.
-pub(super) fn unit_name(snapshot: &Snapshot) -> &str {
-    let name = &snapshot.unit.name;
-    name.strip_suffix(".service").unwrap_or(name)
-}
-
-/// The command after an edit of an environment file.
-pub(super) fn restart(snapshot: &Snapshot) -> String {
-    format!("`systemctl restart {}` (an environment file needs no daemon-reload)", unit_name(snapshot))
-}
-
-/// The command after an edit of a unit or a drop-in.
-pub(super) fn reload(snapshot: &Snapshot) -> String {
-    format!("`systemctl daemon-reload && systemctl restart {}`", unit_name(snapshot))
 }
 
 /// A value as a message shows it.

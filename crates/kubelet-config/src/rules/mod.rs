@@ -30,9 +30,9 @@ mod settings;
 mod syntax;
 mod unit;
 
-use crate::edit::{Change, Edit};
 use crate::kubelet::location::Location;
 use crate::kubelet::snapshot::Snapshot;
+use crate::step::{Remedy, Step};
 
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
@@ -48,9 +48,9 @@ pub enum Severity {
     Fatal,
 }
 
-/// A step of the chain of who overrides whom, shown below a finding.
+/// A link of the chain of who overrides whom, shown below a finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
+pub struct Link {
     /// Where.
     pub at: Location,
     /// What happens there.
@@ -68,12 +68,12 @@ pub struct Finding {
     pub at: Location,
     /// What is wrong, in a sentence or two: no capital at its start, no period at its end.
     pub message: String,
-    /// What to do: a command or an edit; [`lint`] gives a finding without one its rule's.
+    /// What to do, in words: [`lint`] writes the steps out, or the rule's own remedy.
     pub fix: Option<String>,
-    /// The same as edits of files, where it is one: all of them together.
-    pub edits: Vec<Edit>,
+    /// What to do.
+    pub(crate) remedy: Remedy,
     /// Who overrides whom.
-    pub chain: Vec<Step>,
+    pub chain: Vec<Link>,
     /// The flags that do not reach the kubelet because of it, as they are written.
     pub lost_flags: Vec<String>,
     /// The finding that explains this one: rule and place.
@@ -119,17 +119,40 @@ impl Finding {
             at,
             message: message.into(),
             fix: None,
-            edits: Vec::new(),
+            remedy: Remedy::default(),
             chain: Vec::new(),
             lost_flags: Vec::new(),
             caused_by: None,
         }
     }
 
-    /// With what to do.
-    #[must_use]
-    pub fn fix(mut self, fix: impl Into<String>) -> Self {
-        self.fix = Some(fix.into());
+    /// With a step of what to do.
+    fn with(mut self, step: Step) -> Self {
+        self.remedy.steps.push(step);
+        self
+    }
+
+    /// With something to do that is no edit of a file.
+    fn say(self, what: impl Into<String>) -> Self {
+        self.with(Step::say(what))
+    }
+
+    /// With a change of a file that only a person can make.
+    fn say_at(self, at: &Location, what: impl Into<String>) -> Self {
+        self.with(Step::say_at(at, what))
+    }
+
+    /// With steps that belong together.
+    fn remedy(mut self, remedy: impl Into<Remedy>) -> Self {
+        let Remedy { steps, by_hand } = remedy.into();
+        self.remedy.steps.extend(steps);
+        self.remedy.by_hand |= by_hand;
+        self
+    }
+
+    /// Without edits, as a person has to decide.
+    fn by_hand_if(mut self, decides: bool) -> Self {
+        self.remedy.by_hand |= decides;
         self
     }
 
@@ -137,28 +160,6 @@ impl Finding {
     fn and(mut self, sentence: &str) -> Self {
         self.message.push_str(if self.message.ends_with('?') { " " } else { ". " });
         self.message.push_str(sentence);
-        self
-    }
-
-    /// With another sentence on what to do.
-    #[must_use]
-    pub fn and_fix(mut self, sentence: &str) -> Self {
-        debug_assert!(self.fix.is_some(), "{}: there is no fix to add to", self.rule);
-        self.fix = self.fix.map(|fix| format!("{fix}. {sentence}"));
-        self
-    }
-
-    /// With an edit that does what `fix` says.
-    #[must_use]
-    pub fn edit(mut self, at: &Location, change: Change) -> Self {
-        self.edits.push(Edit { at: at.clone(), change });
-        self
-    }
-
-    /// With edits, if there are any.
-    #[must_use]
-    pub fn edits(mut self, edits: impl IntoIterator<Item = (Location, Change)>) -> Self {
-        self.edits.extend(edits.into_iter().map(|(at, change)| Edit { at, change }));
         self
     }
 
@@ -175,14 +176,14 @@ impl Finding {
     /// With a step of the chain.
     #[must_use]
     pub fn step(mut self, at: Location, text: impl Into<String>) -> Self {
-        self.chain.push(Step { at, text: text.into() });
+        self.chain.push(Link { at, text: text.into() });
         self
     }
 
     /// With steps of the chain, if there are any.
     #[must_use]
     pub fn steps<T: Into<String>>(mut self, steps: impl IntoIterator<Item = (Location, T)>) -> Self {
-        self.chain.extend(steps.into_iter().map(|(at, text)| Step { at, text: text.into() }));
+        self.chain.extend(steps.into_iter().map(|(at, text)| Link { at, text: text.into() }));
         self
     }
 
@@ -344,12 +345,14 @@ pub fn lint(snapshot: &Snapshot) -> Report {
             None => check(snapshot, &mut report),
         }
     }
-    for finding in report.findings.iter_mut().filter(|finding| finding.fix.is_none()) {
-        let fix = rules().find(|rule| rule.id == finding.rule).and_then(|rule| rule.fix.split_at_checked(1));
-        finding.fix = fix.map(|(first, rest)| first.to_lowercase() + rest.trim_end_matches('.'));
-    }
     order::settle(&mut report);
     config::edits::withhold(snapshot, &mut report);
+    for finding in &mut report.findings {
+        finding.fix = finding.remedy.sentence(snapshot).or_else(|| {
+            let (first, rest) = rules().find(|rule| rule.id == finding.rule)?.fix.split_at_checked(1)?;
+            Some(first.to_lowercase() + rest.trim_end_matches('.'))
+        });
+    }
     secret::hide(snapshot, &mut report);
     report
 }

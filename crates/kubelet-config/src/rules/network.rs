@@ -70,7 +70,7 @@ pub(super) fn resolv_loop(snapshot: &Snapshot, report: &mut Report) {
             let place = settings::place(snapshot, FIELD);
             let fix =
                 format!("name a file that exists: /etc/resolv.conf, the default, or {RESOLVED} of systemd-resolved");
-            report.add(Finding::new(ID, Severity::Warning, place, message).fix(fix));
+            report.add(Finding::new(ID, Severity::Warning, place, message).say(fix));
         }
         FileState::Missing { .. } => {
             report.not_checked(ID, "the file of resolvConf, which the running host writes");
@@ -86,9 +86,9 @@ pub(super) fn resolv_loop(snapshot: &Snapshot, report: &mut Report) {
             let place = if is_default { server.at.clone() } else { settings::place(snapshot, FIELD) };
             let finding = Finding::new(ID, Severity::Warning, place, message);
             let finding = if server.value == STUB {
-                settings::set(finding, snapshot, FIELD, RESOLVED)
+                finding.remedy(settings::set(snapshot, FIELD, RESOLVED))
             } else {
-                finding.fix("set resolvConf to a file with the name servers that this host's own name server asks")
+                finding.say("set resolvConf to a file with the name servers that this host's own name server asks")
             };
             report.add(finding.step(server.at.clone(), format!("nameserver {}", server.value)));
         }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Finding, Report, Severity};
 use crate::kubelet::location::Location;
+use crate::step::Step;
 
 /// The most findings of one rule: far more than a person reads, and a bound for a hostile tree.
 const MAX_OF_A_RULE: usize = 100;
@@ -64,8 +65,7 @@ fn explain(findings: &mut [Finding]) {
         findings.iter().map(|finding| (text_of(finding, findings), loss_of(finding, findings))).collect();
     for (finding, (text, loss)) in findings.iter_mut().zip(causes).filter(|(finding, _)| finding.caused_by.is_none()) {
         if let Some((rule, at)) = &text {
-            finding.fix = Some(format!("follow the fix of {rule} at {at}"));
-            finding.edits.clear();
+            finding.remedy = Step::say(format!("follow the fix of {rule} at {at}")).into();
         }
         finding.caused_by = text.or(loss);
     }
@@ -81,11 +81,11 @@ fn text_first(findings: &mut [Finding]) {
     let errors: BTreeMap<_, _> = errors.map(|one| (one.at.at_line(one.at.line), one.rule)).collect();
     for finding in findings.iter_mut() {
         let own = on_text(finding).then(|| finding.at.at_line(finding.at.line));
-        let lines = finding.edits.iter().map(|edit| edit.at.at_line(edit.at.line));
-        let mut others = lines.filter(|line| own.as_ref() != Some(line));
-        if let Some((at, rule)) = others.find_map(|line| errors.get_key_value(&line)) {
-            finding.fix = Some(format!("first follow the fix of {rule} at {at}, then run the check again"));
-            finding.edits.clear();
+        let places = || finding.remedy.edits().filter_map(Step::at).map(|at| at.at_line(at.line));
+        let error = places().filter(|line| own.as_ref() != Some(line)).find_map(|line| errors.get_key_value(&line));
+        if let Some((at, rule)) = error {
+            finding.remedy =
+                Step::say(format!("first follow the fix of {rule} at {at}, then run the check again")).into();
         }
     }
 }

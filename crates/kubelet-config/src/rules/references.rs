@@ -3,17 +3,15 @@
 
 use std::collections::BTreeSet;
 
-use super::lost::{
-    Arrived, MAX_FINDINGS, dropped_names, holds_flags, is_not_expanded, quoted, reload, restart, used_names, whole,
-};
-use super::remedy::{EnvironmentLines, Remedy, add_flags, add_word, environment_word, has_specifiers, is_one_line};
+use super::lost::{Arrived, MAX_FINDINGS, dropped_names, holds_flags, is_not_expanded, quoted, used_names, whole};
+use super::remedy::{EnvironmentLines, add_flags, add_word, environment_word, has_specifiers, is_one_line};
 use super::{Finding, Report, Severity};
-use crate::edit::Change;
 use crate::kubelet::flag_text::flags_in;
 use crate::kubelet::layers::Launcher;
 use crate::kubelet::location::Location;
 use crate::kubelet::snapshot::Snapshot;
 use crate::kubelet::systemd::{Arg, Assignment, Exec, Source, Variable};
+use crate::step::{Remedy, Step};
 
 pub(super) fn not_referenced(snapshot: &Snapshot, report: &mut Report) {
     let Some(exec) = &snapshot.unit.exec else { return };
@@ -70,7 +68,7 @@ fn kubeadms_variable(snapshot: &Snapshot, exec: &Exec) -> Option<Finding> {
     );
     let finding =
         Finding::new("SD002", Severity::Warning, other.at.clone(), message).step(used_at, format!("uses ${NAME}"));
-    Some(renamed(snapshot, other, NAME).of(finding))
+    Some(finding.remedy(renamed(snapshot, other, NAME)))
 }
 
 /// How many pairs of names are compared: far more than any unit has, and a bound for a hostile one.
@@ -106,7 +104,7 @@ fn used_by_nothing(
     variable: &Variable,
     severity: Severity,
     near: Option<(&str, &Location)>,
-    deletion: Option<(Location, Change)>,
+    deletion: Step,
 ) -> Finding {
     let effective = &variable.effective;
     let name = &effective.name;
@@ -118,30 +116,30 @@ fn used_by_nothing(
     };
     if let Some((who, place)) = own_arguments(snapshot) {
         return new(format!("{who} does not read the variable {name}"))
-            .fix(format!("write the flags into {place} and delete this line"));
+            .say(format!("write the flags into {place} and delete this line"));
     }
     let hint = near.map(|(used, used_at)| format!(". {used_at} uses ${used}")).unwrap_or_default();
     let finding = new(format!("{name} is set here, but `ExecStart=` does not use it{hint}"));
     if lost.is_empty() && holds_flags(&effective.value) {
         let fix = "delete this line, unless another program needs it: the kubelet gets these flags from elsewhere";
-        return finding.fix(fix);
+        return finding.say(fix);
     }
     // A variable of another name may be an old one, or another program's.
     let Some((used, _)) = near else {
-        return finding.fix(format!(
+        return finding.say(format!(
             "if the kubelet needs these flags, put them into a variable of `ExecStart=`, or add ${name} to `ExecStart=`"
         ));
     };
     // A flag that the kubelet gets from elsewhere may have its right value there.
     let is_sure = flags_in(&effective.value).iter().all(|flag| !arrived.has_name(flag));
     if is_free(snapshot, used, effective) {
-        return renamed(snapshot, effective, used).only_if(is_sure).of(finding);
+        return finding.remedy(renamed(snapshot, effective, used).only_if(is_sure));
     }
     // kubeadm writes its own file anew.
     let is_kubeadms = effective.at.file.ends_with("/kubeadm-flags.env");
     match add_flags(snapshot, Some(used), &lost).filter(|_| !lost.is_empty() && !is_kubeadms) {
-        Some(remedy) => remedy.only_if(is_sure).and_delete(finding, deletion),
-        None => finding.fix(format!("put the flags into a variable of `ExecStart=`, or add ${name} to `ExecStart=`")),
+        Some(remedy) => finding.remedy(remedy.only_if(is_sure).and_delete(deletion)),
+        None => finding.say(format!("put the flags into a variable of `ExecStart=`, or add ${name} to `ExecStart=`")),
     }
 }
 
@@ -174,12 +172,8 @@ fn renamed(snapshot: &Snapshot, effective: &Assignment, used: &str) -> Remedy {
     let is_sure = holds_flags(&effective.value)
         && !effective.value.contains('$')
         && (in_file || is_one_line(effective) && effective.at.width > 0 && !has_specifiers(snapshot, &effective.at));
-    let after = if in_file { restart(snapshot) } else { reload(snapshot) };
-    Remedy {
-        what: format!("rename {} to {used} at {}", effective.name, effective.at),
-        after,
-        edit: is_sure.then(|| (effective.at.clone(), Change::Text(change))),
-    }
+    let (name, at) = (&effective.name, &effective.at);
+    Step::replace(is_sure.then(|| at.clone()), at, format!("rename {name} to {used}"), change).into()
 }
 
 /// The most uses of variables in braces that are judged, of which each looks at all of the variable's value.
@@ -192,7 +186,7 @@ pub(super) fn braces_one_word(snapshot: &Snapshot, report: &mut Report) {
     }
     let in_braces: Vec<_> = exec.references().into_iter().filter(|(_, _, braces)| *braces).collect();
     for word in exec.words.iter().filter(|_| exec.expands) {
-        report.findings.extend(shell_default(snapshot, &word.text, &word.at));
+        report.findings.extend(shell_default(&word.text, &word.at));
     }
     for (name, at, _) in in_braces.iter().take(MAX_BRACES) {
         let Some(declared) = exec.words.iter().find(|word| word.at == *at) else { continue };
@@ -214,7 +208,7 @@ pub(super) fn braces_one_word(snapshot: &Snapshot, report: &mut Report) {
 }
 
 /// `${NAME:-default}`, as a shell would expand it.
-fn shell_default(snapshot: &Snapshot, word: &str, at: &Location) -> Option<Finding> {
+fn shell_default(word: &str, at: &Location) -> Option<Finding> {
     let (start, _) = word.match_indices("${").next()?;
     let (inner, _) = word.get(start + 2..)?.split_once('}')?;
     let (name, default) = inner.split_once(':')?;
@@ -228,10 +222,10 @@ fn shell_default(snapshot: &Snapshot, word: &str, at: &Location) -> Option<Findi
     let right = word.replace(&written, &format!("${{{name}}}"));
     let is_empty = default.len() == 1;
     let unset = if is_empty { " (it is empty if the variable is not set)" } else { "" };
-    let fix = format!("write `{}`{unset} at {at}, then {}", quoted(&right), reload(snapshot));
     let is_plain = usize::try_from(at.width).is_ok_and(|width| width == word.chars().count()) && is_empty;
-    let edit = is_plain.then(|| (at.clone(), Change::Text(right)));
-    Some(Finding::new("SD006", Severity::Error, at.clone(), message).fix(fix).edits(edit))
+    let what = format!("write `{}`{unset}", quoted(&right));
+    let step = Step::replace(is_plain.then(|| at.clone()), at, what, right);
+    Some(Finding::new("SD006", Severity::Error, at.clone(), message).with(step))
 }
 
 /// Whether the word is the value of the flag before it, be it empty: pflag takes whatever follows.
@@ -256,14 +250,17 @@ fn one_word(snapshot: &Snapshot, name: &str, at: &Location, word: Option<&Arg>, 
     let severity = if exits { Severity::Fatal } else { Severity::Error };
     let finding = Finding::new("SD006", severity, at.clone(), message).lost(lost);
     let finding = if alone {
-        let fix = format!("write ${name} without braces, which systemd splits at blanks, then {}", reload(snapshot));
-        finding.fix(fix).edit(at, Change::Text(format!("${name}")))
+        let right = format!("${name}");
+        let what = format!("write `{right}`, which systemd splits at blanks,");
+        finding.with(Step::replace(Some(at.clone()), at, what, right))
     } else {
-        finding.fix(format!(
-            "put the flags behind the first blank of {name} into another variable, and use that as a word of its own \
-             without braces (`$VARIABLE`), then {}",
-            reload(snapshot)
-        ))
+        finding.say_at(
+            at,
+            format!(
+                "put the flags behind the first blank of {name} into another variable, and use that as a word of its own \
+                 without braces (`$VARIABLE`)"
+            ),
+        )
     };
     let variable = snapshot.unit.variables.get(name);
     finding.steps(variable.map(|variable| (variable.effective.at.clone(), format!("sets {name}"))))
@@ -290,7 +287,7 @@ pub(super) fn exec_drops_variable(snapshot: &Snapshot, report: &mut Report) {
             let finding = Finding::new("SD007", Severity::Error, exec.at.clone(), message)
                 .lost(vec![word.text.clone()])
                 .step(word.at.clone(), format!("{} is here", quoted(&word.text)));
-            report.add(add_word(snapshot, exec, &word.text, is_plain).of(finding));
+            report.add(finding.with(add_word(exec, &word.text, is_plain)));
         }
     }
 }
@@ -316,8 +313,8 @@ fn drops(snapshot: &Snapshot, arrived: &Arrived<'_>, exec: &Exec, variable: &Var
     // Values that the new command gives anew are most likely meant.
     let is_sure = severity == Severity::Error && exec.expands && !gives_anew;
     let replaced = snapshot.unit.replaced_execs.iter().flat_map(Exec::references).filter(|(used, _, _)| used == name);
-    let finding = add_word(snapshot, exec, &format!("${name}"), is_sure)
-        .of(finding)
+    let finding = finding
+        .with(add_word(exec, &format!("${name}"), is_sure))
         .steps(replaced.map(|(_, at, _)| (at, format!("the command that is replaced uses ${name}"))))
         .step(exec.at.clone(), "the command that counts");
     report.add(finding);

@@ -4,79 +4,53 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::env_files::two_paths;
-use super::lost::{quoted, reload, restart};
-use super::{Finding, layers, settings};
-use crate::edit::{Change, NOT_THE_OPERATORS};
+use super::lost::quoted;
+use super::{layers, settings};
 use crate::kubelet::flag_text::flags_in;
 use crate::kubelet::flags::{Repeat, table};
 use crate::kubelet::layers::Launcher;
 use crate::kubelet::location::Location;
 use crate::kubelet::snapshot::Snapshot;
 use crate::kubelet::systemd::{Assignment, EnvFile, EnvFileState, EventKind, Exec, Source};
+use crate::step::{NOT_THE_OPERATORS, Remedy, Step};
 
 /// How long a value may be that a fix writes out.
 const MAX_VALUE_BYTES: usize = 4000;
 
-/// What to write and where, in words and as an edit where that is sure.
-#[derive(Debug)]
-pub(super) struct Remedy {
-    pub(super) what: String,
-    /// The command afterwards; empty where what the kubelet gets stays the same.
-    pub(super) after: String,
-    pub(super) edit: Option<(Location, Change)>,
-}
-
 impl Remedy {
-    pub(super) fn of(self, finding: Finding) -> Finding {
-        let then = if self.after.is_empty() { "" } else { ", then " };
-        let finding = finding.fix(format!("{}{then}{}", self.what, self.after));
-        match self.edit {
-            Some((at, change)) => finding.edit(&at, change),
-            None => finding,
-        }
-    }
-
     /// The same, and the finding's own line is deleted. What is written comes first, so that the lines keep their
     /// numbers.
-    pub(super) fn and_delete(self, finding: Finding, deletion: Option<(Location, Change)>) -> Finding {
-        if self.after.is_empty() {
-            return self.of(finding);
+    pub(super) fn and_delete(mut self, line: Step) -> Self {
+        if self.steps.iter().any(|step| step.at().is_some()) {
+            self.steps.push(line);
         }
-        let finding = finding.fix(format!("{} and delete this line, then {}", self.what, self.after));
-        match self.edit.zip(deletion) {
-            Some(((at, change), (line, deleted))) => finding.edit(&at, change).edit(&line, deleted),
-            None => finding,
-        }
+        self
     }
 
     /// Without the edit where the kubelet may be meant to do without the flags.
     pub(super) fn only_if(mut self, is_sure: bool) -> Self {
-        if !is_sure {
-            self.edit = None;
-            if !["if ", "delete "].iter().any(|start| self.what.starts_with(start)) {
-                self.what.insert_str(0, "if the kubelet needs these flags, ");
-            }
+        let starts = |what: &str| ["if ", "delete "].iter().any(|start| what.starts_with(start));
+        let is_conditional = matches!(self.steps.first(), Some(Step::Say { what, .. }) if starts(what));
+        if !is_sure && !is_conditional {
+            self.steps.insert(0, Step::say("if the kubelet needs these flags"));
         }
+        self.by_hand |= !is_sure;
         self
     }
 
     /// Without the flags that cannot be written elsewhere as they are.
     fn without(mut self, flags: &Writable) -> Self {
         let Writable { good, unknown, variables } = flags;
-        if unknown.is_empty() && variables.is_empty() {
-            return self;
+        if good.is_empty() && !(unknown.is_empty() && variables.is_empty()) {
+            self.steps.clear();
         }
-        self.edit = None;
-        let written = (!good.is_empty()).then_some(self.what);
-        let mut what: Vec<String> = written.into_iter().chain(variables.iter().cloned()).collect();
-        let unknown = unknown.join(" and ");
-        if what.is_empty() {
-            what.push(format!("delete {unknown}: a kubelet exits with a flag that it does not know"));
-            self.after.clear();
-        } else if !unknown.is_empty() {
-            what.push(format!("leave out {unknown} (a kubelet exits with a flag that it does not know)"));
+        self.by_hand |= !(unknown.is_empty() && variables.is_empty());
+        self.steps.extend(variables.iter().map(Step::say));
+        if !unknown.is_empty() {
+            let verb = if self.steps.is_empty() { "delete" } else { "leave out" };
+            let unknown = unknown.join(" and ");
+            self.steps.push(Step::say(format!("{verb} {unknown} (a kubelet exits with a flag that it does not know)")));
         }
-        self.what = what.join(", ");
         self
     }
 }
@@ -129,14 +103,19 @@ impl<'a> EnvironmentLines<'a> {
         self.0.get(&at.at_line(at.line)).map_or(&[], Vec::as_slice)
     }
 
-    /// Deletes the line of an assignment, if it is the whole line.
-    pub(super) fn deletion(&self, assignment: &Assignment) -> Option<(Location, Change)> {
+    /// Deletes the line of an assignment: an edit if it is the whole line.
+    pub(super) fn deletion(&self, assignment: &Assignment) -> Step {
         /// The column behind `Environment=`.
         const FIRST: u32 = 13;
         let at = &assignment.at;
         let is_whole = assignment.source != Source::Environment || at.column == FIRST && self.at(at).len() == 1;
-        (is_one_line(assignment) && is_whole).then(|| (at.clone(), Change::Lines(Vec::new())))
+        delete_line_if(is_one_line(assignment) && is_whole, at)
     }
+}
+
+/// Deletes a line, which takes a person where it is not sure that nothing else is in it.
+pub(super) fn delete_line_if(is_sure: bool, at: &Location) -> Step {
+    if is_sure { Step::delete_line(at) } else { Step::say_at(at, "delete the assignment") }
 }
 
 /// The flags that can be written elsewhere as they are, and the others.
@@ -180,41 +159,35 @@ pub(super) fn add_flags(snapshot: &Snapshot, name: Option<&str>, flags: &[String
     }
     let file = usual_file(snapshot).filter(|file| matches!(file.state, EnvFileState::Read | EnvFileState::Missing))?;
     let flags = writable(snapshot, flags);
-    let line = env_file_line(name, &flags.good.join(" "));
-    let what = format!("add the line `{line}` to {}", file.path.display());
-    let edit = Some((Location::file(&file.path), Change::Append(line)));
-    Some(Remedy { what, after: restart(snapshot), edit }.without(&flags))
+    let lines = env_file_line(name, &flags.good.join(" "));
+    Some(Remedy::from(Step::Append { to: Location::file(&file.path), lines }).without(&flags))
 }
 
-/// With the fix, and the edit, that gives the kubelet a flag (`max-pods=50`) where this host has its flags.
-pub(super) fn with_flag(finding: Finding, snapshot: &Snapshot, flag: &str) -> Finding {
+/// Gives the kubelet a flag (`max-pods=50`) where this host has its flags.
+pub(super) fn with_flag(snapshot: &Snapshot, flag: &str) -> Remedy {
     let command = &snapshot.command;
     if settings::are_managed(snapshot) {
-        return layers::with_argument(finding, snapshot, flag);
+        return layers::with_argument(snapshot, flag).into();
     }
     let flag = format!("--{flag}");
     // The arguments file of a snap has one flag a line.
     if let Some(file) = command.files.first() {
-        let fix = format!("add the line `{flag}` to {file}, then `systemctl restart {}`", snapshot.unit.name);
-        return finding.fix(fix).edit(file, Change::Append(flag));
+        return Step::Append { to: file.clone(), lines: flag }.into();
     }
-    let in_variable = add_flags(snapshot, None, std::slice::from_ref(&flag));
     let is_sure = command.launcher == Launcher::Direct;
     let exec = snapshot.unit.exec.as_ref();
-    match in_variable.or_else(|| Some(add_word(snapshot, exec?, &flag, is_sure))) {
-        Some(remedy) => remedy.of(finding),
-        None => finding.fix(format!("give the kubelet {flag}")),
-    }
+    add_flags(snapshot, None, std::slice::from_ref(&flag)).unwrap_or_else(|| match exec {
+        Some(exec) => add_word(exec, &flag, is_sure).into(),
+        None => Step::say(format!("give the kubelet {flag}")).into(),
+    })
 }
 
 /// Adds a word behind the last one of a command.
-pub(super) fn add_word(snapshot: &Snapshot, exec: &Exec, word: &str, is_sure: bool) -> Remedy {
+pub(super) fn add_word(exec: &Exec, word: &str, is_sure: bool) -> Step {
     let last = exec.words.last().map(|last| &last.at).filter(|at| is_sure && at.width > 0);
-    Remedy {
-        what: format!("add {} to the command at {}", quoted(word), exec.at),
-        after: reload(snapshot),
-        edit: last.map(|at| (at.at(at.line, at.column + at.width, 0), Change::Text(format!(" {word}")))),
-    }
+    let end = last.map(|at| at.at(at.line, at.column + at.width, 0));
+    let what = format!("add `{}` to the command", quoted(word));
+    Step::replace(end, &exec.at, what, format!(" {word}"))
 }
 
 /// Puts flags into an assignment that counts.
@@ -225,29 +198,28 @@ pub(super) fn with_flags(snapshot: &Snapshot, effective: &Assignment, flags: &[S
         Source::Environment => false,
         Source::Manager | Source::Passed => return None,
     };
-    let after = if in_file { restart(snapshot) } else { reload(snapshot) };
     if effective.value.len() > MAX_VALUE_BYTES {
-        return Some(Remedy { what: format!("add {} to {name} at {at}", flags.join(" ")), after, edit: None });
+        return Some(Step::say_at(at, format!("add {} to {name}", flags.join(" "))).into());
     }
     let flags = writable(snapshot, flags);
     let (value, replaces) = joined(name, &effective.value, &flags.good);
     let is_packaged = NOT_THE_OPERATORS.iter().any(|directory| Path::new(&*at.file).starts_with(directory));
-    let (what, change) = if in_file {
-        let line = env_file_line(name, &value);
-        (format!("write `{line}` at {at}"), (at.clone(), Change::Lines(vec![line])))
-    } else if is_packaged {
-        let (path, line) = (own_drop_in(snapshot, at)?, format!("Environment={}", environment_word(name, &value)));
-        let what = format!("write `{line}` into the section [Service] of {path}");
-        (what, (Location::file(&path), Change::Append(format!("[Service]\n{line}"))))
+    let is_literal = in_file || !has_specifiers(snapshot, at);
+    let step = if in_file {
+        Step::lines(at, env_file_line(name, &value))
     } else {
         let word = environment_word(name, &value);
-        (format!("write `Environment={word}` at {at}"), (at.clone(), Change::Text(word)))
+        match is_packaged {
+            true => Step::Append {
+                to: Location::file(own_drop_in(snapshot, at)?),
+                lines: format!("[Service]\nEnvironment={word}"),
+            },
+            false => Step::write(Some(at.clone()), at, "Environment=", word),
+        }
     };
-    let is_literal = in_file || !has_specifiers(snapshot, at);
     let is_sure = is_one_line(effective) && is_literal && !replaces && !value.contains('$');
-    let what = if replaces { format!("if {} is right, {what}", flags.good.join(" ")) } else { what };
-    let edit = is_sure.then_some(change);
-    Some(Remedy { what, after, edit }.without(&flags))
+    let condition = replaces.then(|| Step::say(format!("if {} is right", flags.good.join(" "))));
+    Some(Remedy { steps: condition.into_iter().chain([step]).collect(), by_hand: !is_sure }.without(&flags))
 }
 
 /// A drop-in of the operator's that is loaded behind a packaged file: an update of the package leaves it alone.

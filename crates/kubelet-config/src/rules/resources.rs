@@ -5,13 +5,13 @@ pub(super) mod state_file;
 
 use super::config::are_written_by_distribution;
 use super::{Finding, Report, Severity, layers, settings};
-use crate::edit::Change;
 use crate::kubelet::config::document::Node;
 use crate::kubelet::config::fields::{self, FieldDefault};
 use crate::kubelet::effective::From;
 use crate::kubelet::location::Location;
 use crate::kubelet::quantity;
 use crate::kubelet::snapshot::Snapshot;
+use crate::step::{Remedy, Step};
 
 const HARD: &str = "evictionHard";
 const MEMORY: &str = "memory.available";
@@ -52,28 +52,28 @@ pub(super) fn reserved_absent(snapshot: &Snapshot, report: &mut Report) {
     let finding = Finding::new("RS001", severity, place, message);
     let has_place = !settings::is_default(snapshot, "systemReserved")
         || settings::config_file(snapshot).is_some() && !settings::are_managed(snapshot);
-    let finding = if has_place {
-        add_pairs(finding, snapshot, "systemReserved", &[("memory", "500Mi")])
+    let remedy = if has_place {
+        add_pairs(snapshot, "systemReserved", &[("memory", "500Mi")]).into()
     } else {
-        settings::set(finding, snapshot, "systemReserved", "memory=500Mi")
+        settings::set(snapshot, "systemReserved", "memory=500Mi")
     };
     // No edit: with less memory for pods a kubelet may refuse at its restart those that run, and where system-reserved
     // is enforced, the system's own programs get no more than this.
-    report.add(Finding { edits: Vec::new(), ..finding });
+    report.add(finding.remedy(remedy).by_hand_if(true));
 }
 
-/// With the fix that gives the kubelet of k3s or RKE2 this argument. No edit: it may evict pods of a working node.
-fn with_argument(finding: Finding, snapshot: &Snapshot, argument: &str) -> Finding {
-    Finding { edits: Vec::new(), ..layers::with_argument(finding, snapshot, argument) }
+/// Gives the kubelet of k3s or RKE2 this argument. No edit: it may evict pods of a working node.
+fn with_argument(snapshot: &Snapshot, argument: &str) -> Remedy {
+    Remedy { steps: vec![layers::with_argument(snapshot, argument)], by_hand: true }
 }
 
-/// With the fix that adds pairs to a map, in its flag's value or in the configuration file.
-fn add_pairs(finding: Finding, snapshot: &Snapshot, path: &str, pairs: &[(&str, &str)]) -> Finding {
+/// Adds pairs to a map, in its flag's value or in the configuration file.
+fn add_pairs(snapshot: &Snapshot, path: &str, pairs: &[(&str, &str)]) -> Step {
     let by_flag = matches!(settings::from(snapshot, path), Some(From::Flag(_)));
     let (sign, comma) = if by_flag { (sign(path), ",") } else { (": ", " and ") };
     let pairs: Vec<String> = pairs.iter().map(|(key, value)| format!("{key}{sign}{value}")).collect();
     let (at, name) = (settings::place(snapshot, path), settings::name(snapshot, path, path));
-    finding.fix(format!("add {} to {name} at {at}, then {}", pairs.join(comma), settings::restart(snapshot, &at)))
+    Step::say_at(&at, format!("add {} to {name}", pairs.join(comma)))
 }
 
 /// What is between key and value in the flag of a map.
@@ -90,7 +90,8 @@ pub(super) fn eviction_zeroed(snapshot: &Snapshot, report: &mut Report) {
         _ => settings::place(snapshot, HARD),
     };
     // A signal that the kubelet does not know is the mistake: CF007 says which one was meant.
-    let is_misspelt = |one: &Finding| one.rule == "CF007" && one.edits.iter().any(|edit| edit.at.file == place.file);
+    let is_misspelt =
+        |one: &Finding| one.rule == "CF007" && one.remedy.edits().filter_map(Step::at).any(|at| at.file == place.file);
     if report.findings.iter().any(|one| is_misspelt(one) && one.message.starts_with(HARD)) {
         return;
     }
@@ -123,19 +124,19 @@ pub(super) fn eviction_zeroed(snapshot: &Snapshot, report: &mut Report) {
     );
     let finding = Finding::new("RS002", Severity::Warning, place, message);
     report.add(if is_default || is_distributions {
-        with_thresholds(finding, snapshot, &missing)
+        finding.remedy(with_thresholds(snapshot, &missing))
     } else {
-        add_pairs(finding, snapshot, HARD, &missing)
+        finding.with(add_pairs(snapshot, HARD, &missing))
     });
 }
 
-/// With the fix that gives the kubelet of k3s or RKE2 the thresholds that are written, and those that are missing.
-fn with_thresholds(finding: Finding, snapshot: &Snapshot, missing: &[(&str, &str)]) -> Finding {
+/// Gives the kubelet of k3s or RKE2 the thresholds that are written, and those that are missing.
+fn with_thresholds(snapshot: &Snapshot, missing: &[(&str, &str)]) -> Remedy {
     let entries = snapshot.config.get(HARD).map(Node::entries).unwrap_or_default();
     let written = entries.iter().filter_map(|entry| Some(format!("{}<{}", entry.key, entry.node.text()?)));
     let added = missing.iter().filter(|(key, _)| entries.iter().all(|entry| entry.key != *key));
     let all: Vec<String> = written.chain(added.map(|(key, value)| format!("{key}<{value}"))).collect();
-    with_argument(finding, snapshot, &format!("eviction-hard={}", all.join(",")))
+    with_argument(snapshot, &format!("eviction-hard={}", all.join(",")))
 }
 
 /// The hard threshold that the kubelet has by default.
@@ -179,18 +180,17 @@ pub(super) fn eviction_nonsense(snapshot: &Snapshot, report: &mut Report) {
 /// With the fix that gives a threshold its default; a soft one has none.
 fn threshold_fix(finding: Finding, snapshot: &Snapshot, path: &str, key: &str) -> Finding {
     let at = finding.at.clone();
-    let then = settings::restart(snapshot, &at);
     let Some(value) = default_threshold(key).filter(|_| path == HARD) else {
         let right = if path == HARD { "a lower threshold" } else { "a threshold somewhat above that of evictionHard" };
-        return finding.fix(format!("write {right} for {key} at {at}, or delete it, then {then}"));
+        return finding.say_at(&at, format!("write {right} for {key}, or delete it,"));
     };
     let by_flag = matches!(settings::from(snapshot, path), Some(From::Flag(_)));
     let sign = if by_flag { "<" } else { ": " };
     let node = snapshot.config.get(path).and_then(|map| map.get(key));
     // Only of a threshold with which no pod stays is it sure that it is a mistake.
     let node = node.filter(|node| node.at.width > 0 && !by_flag && finding.severity == Severity::Error);
-    let edit = node.map(|node| (node.at.clone(), Change::Text(serde_json::Value::from(&*value).to_string())));
-    finding.fix(format!("write {key}{sign}{value} at {at}, then {then}")).edits(edit)
+    let new = serde_json::Value::from(&*value).to_string();
+    finding.with(Step::replace(node.map(|node| node.at.clone()), &at, format!("write {key}{sign}{value}"), new))
 }
 
 /// Where somebody set a threshold.
@@ -241,8 +241,8 @@ fn soft_below_hard(snapshot: &Snapshot, report: &mut Report, memory: Option<f64>
             let message = format!(
                 "evictionSoft has {key}<{soft}, which has no effect: the hard threshold, {hard}, is reached first"
             );
-            let fix = format!("write a soft threshold above {hard} at {at}, or delete it");
-            report.add(Finding::new("RS003", Severity::Warning, at, message).fix(fix));
+            let fix = format!("write a soft threshold above {hard}, or delete it,");
+            report.add(Finding::new("RS003", Severity::Warning, at.clone(), message).say_at(&at, fix));
         }
     }
 }
@@ -271,17 +271,16 @@ pub(super) fn enforce_cgroup_missing(snapshot: &Snapshot, report: &mut Report) {
             }
         };
         let message = format!("enforceNodeAllocatable has {written}, but {why}. The kubelet exits at its start");
-        let then = settings::restart(snapshot, &place);
-        let fix = format!("remove {written} from enforceNodeAllocatable at {place}, or {or}, then {then}");
         let step = cgroup.map(|name| (settings::place(snapshot, field), format!("{field} is {name}")));
-        let finding = Finding::new("RS005", Severity::Fatal, place, message).fix(fix).steps(step);
+        let finding = Finding::new("RS005", Severity::Fatal, place.clone(), message).steps(step);
         // A line of its own: the list has other items.
         let list = snapshot.config.entry(PATH).filter(|list| list.node.items().len() > 1);
         let item = list.and_then(|list| {
             let mut items = list.node.items().iter().filter(|item| item.at.line != list.at.line);
             items.find(|item| item.text().as_deref() == Some(*written))
         });
-        report.add(finding.edits(item.map(|item| (item.at.clone(), Change::Lines(Vec::new())))));
+        let line = item.map(|item| item.at.at_line(item.at.line));
+        report.add(finding.with(Step::delete(line, &place, written)).say(format!("or {or}")));
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) fn socket_missing(snapshot: &Snapshot, report: &mut Report) {
         _ => format!("run `systemctl enable --now {service}`. If it runs already, read `journalctl -u {service}`"),
     };
     let message = format!("there is no container runtime at {path}: {state}{found}. {result}");
-    report.add(Finding::new("RT001", severity, at, message).fix(fix));
+    report.add(Finding::new("RT001", severity, at, message).say(fix));
 }
 
 pub(super) fn plugin_disabled(snapshot: &Snapshot, report: &mut Report) {
@@ -52,7 +52,7 @@ pub(super) fn plugin_disabled(snapshot: &Snapshot, report: &mut Report) {
     let message = "containerd's CRI plugin is disabled here, as in Docker's package. containerd answers the kubelet with \
                    'unknown service runtime.v1.RuntimeService', and the kubelet exits";
     let fix = format!("remove this entry from disabled_plugins at {at}, then `systemctl restart containerd`");
-    report.add(Finding::new("RT002", Severity::Fatal, at.clone(), message).fix(fix));
+    report.add(Finding::new("RT002", Severity::Fatal, at.clone(), message).say(fix));
 }
 
 /// Whether the kubelet asks the runtime for its driver, so that the setting does not matter.
@@ -161,13 +161,13 @@ pub(super) fn driver_mismatch(snapshot: &Snapshot, report: &mut Report) {
     let finding =
         Finding::new(ID, Severity::Error, at, message).step(theirs.at.clone(), format!("{runtime_name} uses {wanted}"));
     let finding = match &runtime.idle_driver {
-        Some(idle) => finding.fix(format!(
+        Some(idle) => finding.say(format!(
             "correct this at {}: write `SystemdCgroup = true` where it counts, then `systemctl restart containerd`",
             idle.at
         )),
         None => with_systemd_driver(finding, snapshot, theirs.value, &theirs.at, runtime.kind),
     };
-    report.add(finding.and_fix("Drain the node first, because running pods keep their old cgroups"));
+    report.add(finding.say("Drain the node first, because running pods keep their old cgroups"));
 }
 
 /// Both sides should use systemd's driver on a host that systemd runs: the fix changes the side that does not.
@@ -179,13 +179,13 @@ fn with_systemd_driver(
     kind: RuntimeKind,
 ) -> Finding {
     match kind {
-        _ if is_systemd => settings::set(finding, snapshot, "cgroupDriver", "systemd"),
-        RuntimeKind::Containerd => finding.fix(format!(
+        _ if is_systemd => finding.remedy(settings::set(snapshot, "cgroupDriver", "systemd")),
+        RuntimeKind::Containerd => finding.say(format!(
             "set SystemdCgroup = true in the default runtime's options in {}, then `systemctl restart containerd`",
             at.file
         )),
         RuntimeKind::Crio => {
-            finding.fix(format!("write `cgroup_manager = \"systemd\"` at {at}, then `systemctl restart crio`"))
+            finding.say(format!("write `cgroup_manager = \"systemd\"` at {at}, then `systemctl restart crio`"))
         }
     }
 }

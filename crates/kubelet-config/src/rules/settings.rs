@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
+use super::at;
 use super::config::edits;
-use super::lost::{is_not_expanded, reload, unit_name};
+use super::lost::is_not_expanded;
 use super::remedy::with_flag;
-use super::{Finding, at};
 use crate::kubelet::config::{ConfigFile, ConfigFileState};
 use crate::kubelet::effective::From;
 use crate::kubelet::flags::table::FLAGS;
@@ -13,6 +13,7 @@ use crate::kubelet::layers::Launcher;
 use crate::kubelet::location::Location;
 use crate::kubelet::snapshot::{Lifecycle, Snapshot};
 use crate::kubelet::text::shortened;
+use crate::step::Remedy;
 
 /// Why a rule on settings cannot judge: they are not known at all, or one of these is still to be written.
 pub(super) fn unknown(snapshot: &Snapshot, paths: &[&str]) -> Option<&'static str> {
@@ -82,46 +83,15 @@ pub(super) fn place(snapshot: &Snapshot, path: &str) -> Location {
     }
 }
 
-/// The command after an edit at this place: systemd itself reads unit files and drop-ins.
-pub(super) fn restart(snapshot: &Snapshot, at: &Location) -> String {
-    let mut units = snapshot.unit.fragment.iter().chain(&snapshot.unit.dropins);
-    if units.any(|path| path.to_str() == Some(&*at.file)) {
-        reload(snapshot)
-    } else {
-        format!("`systemctl restart {}`", unit_name(snapshot))
-    }
-}
-
-/// With the fix that gives a setting this value: where it is set, else in the configuration file, else as a flag. The
-/// same is an edit where its place is known to the character.
-pub(super) fn set(finding: Finding, snapshot: &Snapshot, path: &str, value: &str) -> Finding {
-    let at = place(snapshot, path);
+/// Gives a setting this value: where it is set, else in the configuration file, else as a flag.
+pub(super) fn set(snapshot: &Snapshot, path: &str, value: &str) -> Remedy {
     let flag = flag_of(path).unwrap_or_default();
-    let (what, edit) = match from(snapshot, path) {
-        Some(From::Flag(_)) => {
-            let used = snapshot.flags.last(flag);
-            let edit = used.and_then(|used| at::replacement(snapshot, used, 0..used.value.len(), value));
-            (format!("write --{flag}={value} at {at}"), edit)
-        }
-        Some(From::File(_)) => {
-            // The keys above it are written there already.
-            let key = path.rsplit('.').next().unwrap_or(path);
-            (
-                format!("write `{}` at {at}", edits::written(snapshot, &at, key, value)),
-                edits::set(snapshot, path, value),
-            )
-        }
-        _ if config_file(snapshot).is_some() && !are_managed(snapshot) => {
-            let what = if path.contains('.') {
-                format!("set {path} to {value} in {at}")
-            } else {
-                format!("add `{}` to {at}", edits::written(snapshot, &at, path, value))
-            };
-            (what, edits::set(snapshot, path, value))
-        }
-        _ => return with_flag(finding, snapshot, &format!("{flag}={value}")),
-    };
-    finding.fix(format!("{what}, then {}", restart(snapshot, &at))).edits(edit)
+    match (from(snapshot, path), snapshot.flags.last(flag)) {
+        (Some(From::Flag(_)), Some(used)) => at::set_value(snapshot, used, value).into(),
+        (Some(From::File(_)), _) => edits::set(snapshot, path, value).into(),
+        _ if config_file(snapshot).is_some() && !are_managed(snapshot) => edits::set(snapshot, path, value).into(),
+        _ => with_flag(snapshot, &format!("{flag}={value}")),
+    }
 }
 
 /// The flag that sets a field.

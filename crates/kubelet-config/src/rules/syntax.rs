@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 
 use super::encoding::odd_character;
-use super::lost::{Arrived, MAX_FINDINGS, holds_flags, quoted, reload};
+use super::lost::{Arrived, MAX_FINDINGS, holds_flags, quoted};
 use super::remedy::{EnvironmentLines, environment_word, has_specifiers, is_one_line, meant_assignment};
 use super::{Finding, Report, Severity};
-use crate::edit::Change;
 use crate::kubelet::location::Location;
 use crate::kubelet::snapshot::Snapshot;
 use crate::kubelet::systemd::{Assignment, Event, EventKind, LoadState};
 use crate::kubelet::text::nearest;
 use crate::kubelet::unread;
+use crate::step::Step;
 
 /// Whether an ignored line looks like the rest of one that was wrapped.
 fn is_wrapped(event: &Event) -> bool {
@@ -39,7 +39,7 @@ pub(super) fn assignment_split(snapshot: &Snapshot, report: &mut Report) {
                 line.push(event);
             }
             EventKind::BadQuoting if !in_command(snapshot, index) => {
-                findings.push(not_closed(snapshot, &arrived, event));
+                findings.push(not_closed(&arrived, event));
             }
             EventKind::ContinuationEnded => ended = Some(event),
             _ if is_wrapped(event) && !ended.is_some_and(|ended| is_behind(ended, event)) => {
@@ -72,9 +72,9 @@ fn names_a_file(snapshot: &Snapshot, arrived: &Arrived<'_>, lines: &EnvironmentL
     let is_alone = lines.at(&event.at).is_empty();
     Finding::new("SD005", Severity::Error, event.at.clone(), message)
         .lost(assignments.iter().flat_map(|one| arrived.lost(&one.value)).collect())
-        .fix(format!("write `{line}` at {}, then {}", event.at, reload(snapshot)))
+        .with(Step::lines(&event.at, line))
+        .by_hand_if(!is_alone)
         .steps(steps)
-        .edits(is_alone.then(|| (event.at.clone(), Change::Lines(vec![line]))))
 }
 
 /// Whether two ignored words come from one assignment, in one line or in lines that continue each other.
@@ -122,18 +122,16 @@ fn split(snapshot: &Snapshot, arrived: &Arrived<'_>, lines: &EnvironmentLines<'_
         return finding;
     };
     let word = environment_word(&name, &value);
-    let finding = finding.fix(format!("write `Environment={word}` at {}, then {}", event.at, reload(snapshot)));
     // From the assignment to the last ignored word, if nothing else is between them.
     let end = &events[events.len() - 1].at;
     let is_between = |one: &&Assignment| (start.column + 1..end.column).contains(&one.at.column);
-    if end.line != start.line || end.width == 0 || start.column == 0 || same_line.iter().any(is_between) {
-        return finding;
-    }
+    let is_sure = end.line == start.line && end.width > 0 && !same_line.iter().any(is_between);
     let width = (end.column + end.width).saturating_sub(start.column);
-    finding.edit(&start.at(start.line, start.column, width), Change::Text(word))
+    let exact = is_sure.then(|| start.at(start.line, start.column, width));
+    finding.with(Step::write(exact, &event.at, "Environment=", word))
 }
 
-fn not_closed(snapshot: &Snapshot, arrived: &Arrived<'_>, event: &Event) -> Finding {
+fn not_closed(arrived: &Arrived<'_>, event: &Event) -> Finding {
     let severity = if holds_flags(&event.text) { Severity::Error } else { Severity::Warning };
     let message = "a quote is not closed or an escape is not known: systemd ignores the rest of this line";
     let finding = Finding::new("SD005", severity, event.at.clone(), message).lost(arrived.lost(&event.text));
@@ -141,8 +139,7 @@ fn not_closed(snapshot: &Snapshot, arrived: &Arrived<'_>, event: &Event) -> Find
     match meant_assignment(&event.text).filter(|_| is_one_line && !event.text.contains('%')) {
         Some((name, value)) => {
             let word = environment_word(&name, &value);
-            let fix = format!("write `Environment={word}` at {}, then {}", event.at, reload(snapshot));
-            finding.fix(fix).edit(&event.at, Change::Text(word))
+            finding.with(Step::write(Some(event.at.clone()), &event.at, "Environment=", word))
         }
         None => finding,
     }
@@ -160,10 +157,9 @@ fn wrapped(snapshot: &Snapshot, arrived: &Arrived<'_>, lines: &EnvironmentLines<
     });
     match joined {
         Some((above, word)) => finding
-            .fix(format!("write `Environment={word}` at {} and delete this line, then {}", above.at, reload(snapshot)))
-            .edit(&above.at, Change::Text(word))
-            .edit(&event.at, Change::Lines(Vec::new())),
-        None => finding.fix(format!("join it with the line above, then {}", reload(snapshot))),
+            .with(Step::write(Some(above.at.clone()), &above.at, "Environment=", word))
+            .with(Step::delete_line(&event.at)),
+        None => finding.say_at(&event.at, "join the line with the one above"),
     }
 }
 
@@ -199,66 +195,59 @@ pub(super) fn unknown(snapshot: &Snapshot, report: &mut Report) {
 
 /// What there is to say of a line that systemd ignores for its form.
 fn ignored_line(snapshot: &Snapshot, event: &Event) -> Option<Finding> {
-    let new = |message: String, fix: String| {
-        Finding::new("SD011", Severity::Warning, event.at.clone(), message)
-            .fix(format!("{fix}, then {}", reload(snapshot)))
-    };
+    let at = &event.at;
+    let new = |message: String| Finding::new("SD011", Severity::Warning, at.clone(), message);
     let header = event.text.lines().next().unwrap_or_default();
     let finding = match &event.kind {
         EventKind::UnknownSection => {
             let message = format!("systemd does not know the section {} and ignores its settings", quoted(header));
-            header_corrected(event, header, |fix| new(message, fix))
+            header_corrected(new(message), event, header)
         }
         EventKind::UnknownKey { section, key } => unknown_key(event, section, key, new),
         EventKind::OutsideSection => outside_section(snapshot, event, new),
-        EventKind::MalformedLine => new(
-            format!("this line is neither a section nor an assignment: systemd ignores '{}'", quoted(&event.text)),
-            "write it as KEY=VALUE, or make it a comment with `#`".to_owned(),
-        ),
+        EventKind::MalformedLine => {
+            new(format!("this line is neither a section nor an assignment: systemd ignores '{}'", quoted(&event.text)))
+                .say_at(at, "write the line as KEY=VALUE, or make it a comment with `#`,")
+        }
         EventKind::RestOfFileLost { reason } if !reason.contains("UTF-8") => {
             let message = format!("systemd stops reading the file here, because {reason}. It ignores the rest");
-            header_corrected(event, header, |fix| new(message, fix))
+            header_corrected(new(message), event, header)
         }
-        EventKind::FileUnreadable { reason } => new(
-            format!("systemd cannot read this file: {reason}"),
-            "make it a readable regular file, or delete it".to_owned(),
-        ),
+        EventKind::FileUnreadable { reason } => new(format!("systemd cannot read this file: {reason}"))
+            .say_at(at, "make a readable regular file of it, or delete it,"),
         _ => return None,
     };
     Some(finding)
 }
 
 /// With the section's name that is meant, where it is near.
-fn header_corrected(event: &Event, header: &str, new: impl FnOnce(String) -> Finding) -> Finding {
+fn header_corrected(finding: Finding, event: &Event, header: &str) -> Finding {
     let name = header.trim().trim_matches(['[', ']']);
     match nearest(name, ["Service", "Unit", "Install"].into_iter()).filter(|_| header.starts_with('[')) {
-        Some(known) => new(format!("write `[{known}]` (names are case-sensitive)"))
-            .edit(&event.at, Change::Lines(vec![format!("[{known}]")])),
-        None => new("write the section's name as [Service], [Unit] or [Install]".to_owned()),
+        Some(known) => finding.with(Step::lines(&event.at, format!("[{known}]"))).say("Names are case-sensitive"),
+        None => finding.say_at(&event.at, "write the section's name as [Service], [Unit] or [Install]"),
     }
 }
 
-fn unknown_key(event: &Event, section: &str, key: &str, new: impl FnOnce(String, String) -> Finding) -> Finding {
-    let message = format!("systemd does not know {}= in [{}] and ignores the line", quoted(key), quoted(section));
+fn unknown_key(event: &Event, section: &str, key: &str, new: impl FnOnce(String) -> Finding) -> Finding {
+    let at = &event.at;
+    let finding = new(format!("systemd does not know {}= in [{}] and ignores the line", quoted(key), quoted(section)));
     if section != "Service" && KEYS.contains(&key) {
-        let finding = new(message, "move the line to the section [Service]".to_owned());
-        return finding
-            .edit(&event.at, Change::Lines(Vec::new()))
-            .edit(&event.at, Change::Append(format!("\n[Service]\n{}", event.text)));
+        let lines = format!("\n[Service]\n{}", event.text);
+        return finding.with(Step::delete_line(at)).with(Step::Append { to: at.clone(), lines });
     }
     match nearest(key, KEYS.iter().copied()) {
-        Some(known) => new(message, format!("write `{known}=` (names are case-sensitive)"))
-            .edit(&event.at, Change::Text(known.to_owned())),
-        None => new(message, "correct the key, or delete the line".to_owned()),
+        Some(known) => finding.with(Step::rename(Some(at.clone()), at, key, known)).say("Names are case-sensitive"),
+        None => finding.say_at(at, "correct the key, or delete the line,"),
     }
 }
 
 /// An assignment before the first section: the section is written above it, and what else is wrong is corrected, too.
-fn outside_section(snapshot: &Snapshot, event: &Event, new: impl FnOnce(String, String) -> Finding) -> Finding {
+fn outside_section(snapshot: &Snapshot, event: &Event, new: impl FnOnce(String) -> Finding) -> Finding {
     let message = "this line is before the first section: systemd ignores it".to_owned();
     let (key, value) = event.text.split_once('=').unwrap_or_default();
     let Some(known) = nearest(key.trim(), KEYS.iter().copied()) else {
-        return new(message, "write the name of its section above it".to_owned());
+        return new(message).say_at(&event.at, "write the name of its section above the line");
     };
     let line = match meant_assignment(value).filter(|_| known == "Environment" && !value.contains('%')) {
         Some((name, value)) => format!("{known}={}", environment_word(&name, &value)),
@@ -268,8 +257,7 @@ fn outside_section(snapshot: &Snapshot, event: &Event, new: impl FnOnce(String, 
     let dropins = snapshot.unit.dropins.iter().filter_map(|path| path.file_name()?.to_str());
     let near = dropins.take(50).find(|name| *name != file && strsim::levenshtein(name, file) <= 2);
     let near = near.map(|name| format!(". Perhaps the name of this file was meant to be {name}, not {}", quoted(file)));
-    new(message + &near.unwrap_or_default(), format!("write `[Service]` and `{line}` in place of it"))
-        .edit(&event.at, Change::Lines(vec!["[Service]".to_owned(), line]))
+    new(message + &near.unwrap_or_default()).with(Step::lines(&event.at, format!("[Service]\n{line}")))
 }
 
 /// Whether the rest of a file is lost because of a command, of which SD008 tells: the event before it says so.
@@ -294,12 +282,12 @@ pub(super) fn continuation_broken(snapshot: &Snapshot, report: &mut Report) {
         match event.kind {
             EventKind::BackslashBlank => {
                 let is_word = backslashes.contains(&(&*event.at.file, event.at.line));
-                report.add(backslash_blank(snapshot, event, is_word));
+                report.add(backslash_blank(event, is_word));
             }
             EventKind::ContinuationEnded => ended = Some(event),
             _ if is_wrapped(event) => {
                 if let Some(ended) = ended.filter(|ended| is_behind(ended, event)) {
-                    report.add(cut_off(snapshot, &arrived, event, ended));
+                    report.add(cut_off(&arrived, event, ended));
                 }
             }
             _ => {}
@@ -307,25 +295,24 @@ pub(super) fn continuation_broken(snapshot: &Snapshot, report: &mut Report) {
     }
 }
 
-fn backslash_blank(snapshot: &Snapshot, event: &Event, is_word: bool) -> Finding {
+fn backslash_blank(event: &Event, is_word: bool) -> Finding {
     let (severity, what) = if is_word {
         (Severity::Fatal, "the kubelet gets the argument '\\' and exits with `unknown command`")
     } else {
         (Severity::Error, "systemd does not continue the line")
     };
     let message = format!("a blank follows the backslash at the end of this line: {what}");
-    Finding::new("SD015", severity, event.at.clone(), message)
-        .fix(format!("delete the blanks behind the backslash, then {}", reload(snapshot)))
-        .edit(&event.at, Change::Text(String::new()))
+    let (at, what) = (event.at.clone(), "delete the blanks behind the backslash".to_owned());
+    Finding::new("SD015", severity, event.at.clone(), message).with(Step::Delete { at, what })
 }
 
-fn cut_off(snapshot: &Snapshot, arrived: &Arrived<'_>, event: &Event, ended: &Event) -> Finding {
+fn cut_off(arrived: &Arrived<'_>, event: &Event, ended: &Event) -> Finding {
     let message = format!("the empty line at {} ends the continued line above it: systemd ignores this line", ended.at);
     let lines = (ended.at.line..event.at.line).rev();
+    let steps: Vec<Step> = lines.map(|line| Step::delete_line(&ended.at.at_line(line))).collect();
     Finding::new("SD015", Severity::Error, event.at.clone(), message)
         .lost(arrived.lost(&event.text))
-        .fix(format!("delete the empty line, then {}", reload(snapshot)))
-        .edits(lines.map(|line| (ended.at.at_line(line), Change::Lines(Vec::new()))))
+        .remedy(steps)
         .step(ended.at.clone(), "the continued line ends here")
 }
 
@@ -346,18 +333,18 @@ pub(super) fn bad_specifier(snapshot: &Snapshot, report: &mut Report) {
         let severity = if lost.is_empty() { Severity::Warning } else { Severity::Error };
         let message = format!("systemd does not know the specifier `%{letter}` and {what}");
         let is_label = lost.iter().any(|flag| flag.starts_with("--node-labels=") && flag.contains('%'));
-        let (first, other, signs) = if is_label {
-            ("correct the label, which may not hold a percent sign, ", "other ", Vec::new())
+        let signs = if is_label { Vec::new() } else { doubled(event, letter) };
+        let at = percent(event, letter);
+        let finding = Finding::new("SD018", severity, at.clone(), message).lost(lost);
+        let finding = if is_label {
+            finding.say_at(&at, "correct the label, which may not hold a percent sign,")
+        } else if signs.is_empty() {
+            finding.say_at(&at, format!("write `%%{letter}` for `%{letter}`"))
         } else {
-            ("", "", doubled(event, letter))
+            let signs = signs.into_iter().map(|sign| Step::rename(Some(sign), &at, "%", "%%"));
+            finding.remedy(signs.collect::<Vec<_>>())
         };
-        let after = reload(snapshot);
-        let finding = Finding::new("SD018", severity, percent(event, letter), message)
-            .lost(lost)
-            .fix(format!(
-                "{first}write every {other}literal percent sign as `%%` (`%%{letter}` for `%{letter}`), then {after}"
-            ))
-            .edits(signs.into_iter().map(|sign| (sign, Change::Text("%%".to_owned()))));
+        let finding = finding.say("Every literal percent sign is written as `%%`");
         report.add(finding);
     }
 }

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use super::lost::{Arrived, reload, unit_name};
+use super::lost::Arrived;
 use super::syntax::is_bad_command;
 use super::{Finding, Report, Severity};
 use crate::kubelet::location::Location;
 use crate::kubelet::machine::TrustedFile;
 use crate::kubelet::snapshot::{Lifecycle, Snapshot};
 use crate::kubelet::systemd::{EventKind, LoadState};
+use crate::step::unit_name;
 
 pub(super) fn bad_setting(snapshot: &Snapshot, report: &mut Report) {
     let unit = &snapshot.unit;
@@ -22,10 +23,9 @@ pub(super) fn bad_setting(snapshot: &Snapshot, report: &mut Report) {
     };
     let message =
         format!("systemd cannot start {} (state '{state}'): {}", unit.name, reason.trim_end_matches(". Refusing."));
-    let after = reload(snapshot);
-    let fix = format!("correct {at} (a new `ExecStart=` needs an empty `ExecStart=` above it), then {after}");
+    let fix = "correct what is wrong (a new `ExecStart=` needs an empty `ExecStart=` above it)";
     let other = unit.exec.iter().filter(|exec| exec.at != *at);
-    let finding = Finding::new("SD008", Severity::Fatal, at.clone(), message).fix(fix);
+    let finding = Finding::new("SD008", Severity::Fatal, at.clone(), message).say_at(at, fix);
     report.add(finding.steps(other.map(|exec| (exec.at.clone(), "another `ExecStart=`"))));
 }
 
@@ -45,7 +45,7 @@ fn old_command_stays(snapshot: &Snapshot, report: &mut Report) {
         let exec = snapshot.unit.exec.as_ref();
         let finding = Finding::new("SD008", Severity::Error, event.at.clone(), message)
             .lost(arrived.lost(&event.text))
-            .fix(format!("correct the line (a literal percent sign is `%%`), then {}", reload(snapshot)))
+            .say_at(&event.at, "correct the line (a literal percent sign is `%%`)")
             .steps(exec.map(|exec| (exec.at.clone(), "this command is started instead")));
         report.add(finding);
     }
@@ -58,7 +58,7 @@ pub(super) fn missing_or_masked(snapshot: &Snapshot, report: &mut Report) {
             let at = Location::file(format!("/etc/systemd/system/{}", unit.name));
             let message = format!("systemd finds no unit {} in its search path", unit.name);
             let fix = "install the package that contains the unit, or name another unit with --unit";
-            report.add(Finding::new("SD019", Severity::Fatal, at, message).fix(fix));
+            report.add(Finding::new("SD019", Severity::Fatal, at, message).say(fix));
         }
         LoadState::Masked { by } => {
             // systemctl looks for masks in these alone.
@@ -69,7 +69,7 @@ pub(super) fn missing_or_masked(snapshot: &Snapshot, report: &mut Report) {
                 format!("delete {}, or reinstall the package", by.file)
             };
             let message = format!("{} is masked by {}: systemd does not start it", unit.name, by.file);
-            report.add(Finding::new("SD019", Severity::Fatal, by.clone(), message).fix(fix));
+            report.add(Finding::new("SD019", Severity::Fatal, by.clone(), message).say(fix));
         }
         _ => {}
     }
@@ -78,7 +78,7 @@ pub(super) fn missing_or_masked(snapshot: &Snapshot, report: &mut Report) {
         let at = unit.fragment.as_deref().map_or_else(|| Location::file(&unit.name), Location::file);
         let message = format!("{} is disabled: the kubelet does not start at the next boot", unit.name);
         let fix = format!("run `systemctl enable {}`", unit_name(snapshot));
-        report.add(Finding::new("SD019", Severity::Warning, at, message).fix(fix));
+        report.add(Finding::new("SD019", Severity::Warning, at, message).say(fix));
     }
 }
 
@@ -108,7 +108,7 @@ pub(super) fn permissions(snapshot: &Snapshot, report: &mut Report) {
             "{path} has mode {mode:04o} and belongs to {uid}:{gid}, so that {what}. Mode {expected} and root:root are expected"
         );
         let fix = format!("run `chown root:root {path} && chmod {expected} {path}`");
-        report.add(Finding::new("SD026", severity, at.clone(), message).fix(fix));
+        report.add(Finding::new("SD026", severity, at.clone(), message).say(fix));
     }
 }
 

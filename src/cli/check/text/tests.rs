@@ -23,7 +23,7 @@ fn tree() -> MemoryTree {
 #[test]
 fn a_finding_shows_the_words_and_who_overrides_whom() {
     let at = Location::file(ENV).at(2, 1, 19);
-    let finding = Finding::new(
+    let mut finding = Finding::new(
         "XX001",
         Severity::Error,
         at,
@@ -33,8 +33,9 @@ fn a_finding_shows_the_words_and_who_overrides_whom() {
     .step(
         Location::file("/gone").at_line(3),
         "a location that does not exist any more, with a text of more than one line in width",
-    )
-    .fix("write KUBELET_EXTRA_ARGS=--cloud-provider=external into /etc/default/kubelet:2, then\nsystemctl restart kubelet");
+    );
+    let fix = "write KUBELET_EXTRA_ARGS=--cloud-provider=external into /etc/default/kubelet:2, then\nsystemctl restart kubelet";
+    finding.fix = Some(fix.to_owned());
     insta::assert_snapshot!(shown(&tree(), &finding), @r#"
     error[XX001]: KUBELET_EXTRA_ARGS is empty here, and a file always beats
       Environment=: --cloud-provider=external is lost
@@ -75,9 +76,9 @@ fn long_lines_and_unusual_locations_fit() {
         [(1, 600, 10), (1, 1, width), (1, 0, 0), (1, 9999, 3), (9, 1, 1), (0, 0, 0), (1, width, 500)]
     {
         let at = Location::file(ENV).at(line, column, mark);
-        let finding = Finding::new("XX001", Severity::Fatal, at.clone(), "word ".repeat(60))
-            .step(at, "label ".repeat(30))
-            .fix("fix ".repeat(50));
+        let mut finding =
+            Finding::new("XX001", Severity::Fatal, at.clone(), "word ".repeat(60)).step(at, "label ".repeat(30));
+        finding.fix = Some("fix ".repeat(50));
         let text = shown(&tree, &finding);
         for line in text.lines() {
             assert!(line.chars().count() <= 80, "{line}\nof\n{text}");
@@ -90,7 +91,8 @@ fn color_is_only_added() {
     let tree = tree();
     let snapshot = resolve::resolve(&tree, resolve::Inputs::default());
     let at = Location::file(ENV).at(2, 1, 18);
-    let finding = Finding::new("XX001", Severity::Warning, at, "message").fix("a fix");
+    let mut finding = Finding::new("XX001", Severity::Warning, at, "message");
+    finding.fix = Some("a fix".to_owned());
     let sources = Sources::read(&tree, &snapshot, std::slice::from_ref(&finding));
     let [plain, colored] = [false, true]
         .map(|is_colored| one(&finding, &sources, false, Style { is_colored, columns: 80, is_verbose: false }));

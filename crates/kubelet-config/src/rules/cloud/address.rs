@@ -34,14 +34,10 @@ pub(in crate::rules) fn node_ip(snapshot: &Snapshot, report: &mut Report) {
         let message = format!("--node-ip is {}. {problem}", shortened(&used.value));
         let finding = Finding::new("CL006", severity, place.clone(), message);
         report.add(match declared {
-            Some(declared) => {
-                let edit = at::replacement(snapshot, used, 0..used.value.len(), declared);
-                finding.fix(format!("write {declared} at {place}")).edits(edit)
-            }
-            None => finding.fix(format!(
-                "at {place} write an address that an interface of this host has. With a cloud controller it must be the \
-                 one that the cloud reports (InternalIP)"
-            )),
+            Some(declared) => finding.with(at::set_value(snapshot, used, declared)),
+            None => finding
+                .say_at(&place, "write an address that an interface of this host has")
+                .say("With a cloud controller it must be the one that the cloud reports (InternalIP)"),
         });
     }
 }
@@ -110,9 +106,7 @@ fn node_ip_unset(snapshot: &Snapshot, report: &mut Report) {
              none of them until the cloud controller has chosen one",
             some.join(", ")
         );
-        let fix = format!(
-            "add --node-ip=ADDRESS, with the address that the cloud reports, beside --cloud-provider=external at {place}"
-        );
-        report.add(Finding::new("CL006", Severity::Warning, place, message).fix(fix));
+        let fix = "add --node-ip=ADDRESS, with the address that the cloud reports, beside --cloud-provider=external";
+        report.add(Finding::new("CL006", Severity::Warning, place.clone(), message).say_at(&place, fix));
     }
 }

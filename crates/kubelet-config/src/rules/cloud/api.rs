@@ -52,7 +52,7 @@ pub(in crate::rules) fn registered_before(snapshot: &Snapshot, report: &mut Repo
          uninitialized taint nor spec.providerID, and the cloud controller ignores it"
     );
     let fix = format!("let the kubelet create the Node again: `kubectl delete node {name}; systemctl restart {unit}`");
-    report.add(Finding::new("CL004", Severity::Error, at::flag(snapshot, used), message).fix(fix));
+    report.add(Finding::new("CL004", Severity::Error, at::flag(snapshot, used), message).say(fix));
 }
 
 pub(in crate::rules) fn taint_stuck(snapshot: &Snapshot, report: &mut Report) {
@@ -84,7 +84,7 @@ pub(in crate::rules) fn taint_stuck(snapshot: &Snapshot, report: &mut Report) {
     let fix = "find the cloud controller with `kubectl get pods -A -o wide | grep cloud-controller`. Check that it \
                tolerates the taints uninitialized and not-ready, and that its token is valid. Its log shows whether it \
                finds a server of this Node's name or providerID";
-    report.add(Finding::new("CP005", severity, place, message).fix(fix));
+    report.add(Finding::new("CP005", severity, place, message).say(fix));
 }
 
 /// CL005 where the kubelet is given no providerID: who needs it, and the Node has none.
@@ -103,7 +103,7 @@ pub(super) fn provider_id_absent(snapshot: &Snapshot, report: &mut Report) {
         "give the kubelet --cloud-provider=external, or --provider-id={id}. Then delete the Node and restart the kubelet, \
          which creates it again"
     );
-    report.add(Finding::new("CL005", Severity::Warning, settings::command(snapshot), message).fix(fix));
+    report.add(Finding::new("CL005", Severity::Warning, settings::command(snapshot), message).say(fix));
 }
 
 pub(in crate::rules) fn version_skew(snapshot: &Snapshot, report: &mut Report) {
@@ -141,5 +141,5 @@ pub(in crate::rules) fn version_skew(snapshot: &Snapshot, report: &mut Report) {
     let severity = if is_to_come { Severity::Warning } else { Severity::Error };
     let image = cluster.and_then(|cluster| cluster.server_version_at.clone());
     let step = image.map(|image| (image, "the API server of this host"));
-    report.add(Finding::new(ID, severity, at, message).fix(fix).steps(step));
+    report.add(Finding::new(ID, severity, at, message).say(fix).steps(step));
 }

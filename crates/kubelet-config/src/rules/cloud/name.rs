@@ -59,7 +59,7 @@ fn certificate_is_anothers(snapshot: &Snapshot, report: &mut Report, name: &str,
         "if {known} is right, set it at {place}. If {name} is right, the kubelet needs a new certificate: remove {file} if \
          there is a bootstrap kubeconfig with a valid token. Otherwise, on a worker, run `kubeadm reset` and `kubeadm join`"
     );
-    let finding = Finding::new("CL007", Severity::Error, place.clone(), message).fix(fix);
+    let finding = Finding::new("CL007", Severity::Error, place.clone(), message).say(fix);
     report.add(finding.step(file.clone(), format!("the certificate is for system:node:{known}")));
 }
 
@@ -84,25 +84,21 @@ fn cloud_has_another(snapshot: &Snapshot, report: &mut Report, name: &str, place
     );
     let file = cloud.at.clone().map(|file| (file, format!("cloud-init has the name {known} from the cloud")));
     let finding = Finding::new("CL007", severity, place.clone(), message).steps(file);
-    report.add(named(finding, snapshot, place, Some(known)).and_fix(&format!(
+    report.add(named(finding, snapshot, Some(known)).say(format!(
         "If the kubelet has registered as {name} already, also delete that Node and get the kubelet a new client \
          certificate"
     )));
 }
 
 /// With what to do to give the Node a name: `right`, where it is known.
-fn named(finding: Finding, snapshot: &Snapshot, place: &Location, right: Option<&str>) -> Finding {
+fn named(finding: Finding, snapshot: &Snapshot, right: Option<&str>) -> Finding {
     match (hostname_override(snapshot), right) {
-        (Some(used), Some(right)) => {
-            let finding = finding.fix(format!("write --hostname-override={right} at {place}"));
-            // Afterwards the Node of the old name would have to be deleted, and a new certificate is needed.
-            if snapshot.lifecycle != Lifecycle::BeforeFirstStart {
-                return finding;
-            }
-            finding.edits(at::replacement(snapshot, used, 0..used.value.len(), right))
-        }
-        _ => finding.fix(format!(
-            "before the kubelet starts for the first time, set the host's name with `hostnamectl set-hostname {0}`. Or give \
+        // Afterwards the Node of the old name would have to be deleted, and a new certificate is needed.
+        (Some(used), Some(right)) => finding
+            .with(at::set_value(snapshot, used, right))
+            .by_hand_if(snapshot.lifecycle != Lifecycle::BeforeFirstStart),
+        _ => finding.say(format!(
+            "before the kubelet starts for the first time, set the host's name with `hostnamectl set-hostname {0}`, or give \
              the kubelet --hostname-override={0}",
             right.unwrap_or("NAME")
         )),
@@ -159,5 +155,5 @@ pub(in crate::rules) fn name_bad(snapshot: &Snapshot, report: &mut Report) {
     let of_cloud = snapshot.cloud.as_ref().ok().and_then(|cloud| cloud.name.as_deref());
     let right = if label::check_domain(&name).is_ok() && !is_placeholder(&name) { Some(&*name) } else { of_cloud };
     let right = right.filter(|right| right.len() <= 63);
-    report.add(named(Finding::new("CL008", severity, place.clone(), message), snapshot, &place, right));
+    report.add(named(Finding::new("CL008", severity, place, message), snapshot, right));
 }

@@ -1,11 +1,11 @@
 //! CL005: the providerID that the kubelet gives its Node.
 
 use super::api;
-use crate::edit::Change;
 use crate::kubelet::location::Location;
 use crate::kubelet::snapshot::{Lifecycle, Snapshot};
 use crate::rules::at::shortened;
 use crate::rules::{Finding, Report, Severity, at};
+use crate::step::Step;
 
 /// The providerID that the kubelet gives its Node, and where it says so.
 pub(super) fn given_provider_id(snapshot: &Snapshot) -> Option<(String, Location)> {
@@ -63,19 +63,18 @@ pub(in crate::rules) fn provider_id(snapshot: &Snapshot, report: &mut Report) {
     let file = cloud.ok().and_then(|cloud| cloud.at.clone());
     let finding = Finding::new("CL005", Severity::Error, place.clone(), message)
         .steps(file.map(|file| (file, "cloud-init has this machine's id from the cloud")));
-    report.add(match right.filter(|right| malformed(right).is_none()) {
-        Some(right) => {
-            let finding =
-                finding.fix(format!("write {right} at {place}, also in the template that wrote it. {AFTERWARDS}"));
-            match snapshot.flags.last("provider-id") {
-                // The Node would have to be deleted first.
-                _ if snapshot.lifecycle != Lifecycle::BeforeFirstStart => finding,
-                Some(used) => finding.edits(at::replacement(snapshot, used, 0..used.value.len(), &right)),
-                None => finding.edit(&place, Change::Text(right)),
-            }
-        }
-        None => finding.fix(format!("correct the template that wrote {place}. {AFTERWARDS}")),
-    });
+    let finding = match right.filter(|right| malformed(right).is_none()) {
+        // Once the Node is there it would have to be deleted first.
+        Some(right) => finding
+            .with(match snapshot.flags.last("provider-id") {
+                Some(used) => at::set_value(snapshot, used, &right),
+                None => Step::write(Some(place.clone()), &place, "providerID: ", right),
+            })
+            .by_hand_if(snapshot.lifecycle != Lifecycle::BeforeFirstStart)
+            .say("Correct the template that wrote it, too"),
+        None => finding.say_at(&place, "correct the template that wrote the providerID"),
+    };
+    report.add(finding.say(AFTERWARDS));
 }
 
 /// Why a providerID cannot be matched; only forms that are documented are judged.

@@ -12,7 +12,7 @@ pub(in crate::rules) fn config_dir(snapshot: &Snapshot, report: &mut Report) {
     let is_missing = |file: &&ConfigFile| file.drop_in && file.state == ConfigFileState::Missing;
     if let Some(file) = snapshot.config.files.iter().find(is_missing) {
         let message = format!("--config-dir names {}, which does not exist: the kubelet exits", file.at);
-        report.add(Finding::new("CF003", Severity::Fatal, place, message).fix(format!("run `mkdir -p {}`", file.at)));
+        report.add(Finding::new("CF003", Severity::Fatal, place, message).say(format!("run `mkdir -p {}`", file.at)));
     }
 }
 
@@ -39,6 +39,6 @@ pub(in crate::rules) fn ignored(snapshot: &Snapshot, report: &mut Report) {
                 format!("rename {name} to {}.conf, or delete it", bare.unwrap_or(name)),
             )
         };
-        report.add(Finding::new("CF004", severity, Location::file(name), message).fix(fix));
+        report.add(Finding::new("CF004", severity, Location::file(name), message).say(fix));
     }
 }

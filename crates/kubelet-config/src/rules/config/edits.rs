@@ -1,11 +1,11 @@
 //! Edits of a configuration file, which is YAML or JSON: both are edited a line at a time.
 
 use super::are_written_by_distribution;
-use crate::edit::{Change, Edit};
 use crate::kubelet::config::document::{Entry, Node, Value};
 use crate::kubelet::location::Location;
 use crate::kubelet::snapshot::Snapshot;
-use crate::rules::{Report, cloud};
+use crate::rules::{Report, cloud, settings};
+use crate::step::Step;
 
 /// Takes back the edits of files that something else writes, and those that would change or delete more than the
 /// finding names.
@@ -13,20 +13,19 @@ pub(in crate::rules) fn withhold(snapshot: &Snapshot, report: &mut Report) {
     // There the Machine Config Operator writes all files.
     let is_openshift = cloud::is_openshift(snapshot);
     for finding in &mut report.findings {
-        if is_openshift || finding.edits.iter().any(|edit| is_withheld(snapshot, edit)) {
-            finding.edits.clear();
-        }
+        finding.remedy.by_hand |= is_openshift || finding.remedy.edits().any(|step| is_withheld(snapshot, step));
     }
 }
 
-fn is_withheld(snapshot: &Snapshot, edit: &Edit) -> bool {
-    let at = &edit.at;
+fn is_withheld(snapshot: &Snapshot, step: &Step) -> bool {
+    let Some(at) = step.at() else { return false };
     // Rancher writes this one.
     if at.file.ends_with("/50-rancher.yaml") || are_written_by_distribution(snapshot, at) {
         return true;
     }
     let Some(file) = snapshot.config.files.iter().find(|file| file.at.file == at.file) else { return false };
-    let deletes_a_comment = edit.change == Change::Lines(Vec::new()) && file.comment_lines.contains(&at.line);
+    let deletes_a_comment =
+        matches!(step, Step::Delete { .. }) && at.column == 0 && file.comment_lines.contains(&at.line);
     deletes_a_comment || file.document.as_ref().is_some_and(|document| has_alias(document, at))
 }
 
@@ -93,66 +92,68 @@ impl Found<'_> {
     }
 }
 
-/// What gives a field this value: where it is written, or, of the first level, as a new one in the file of `--config`.
-pub(in crate::rules) fn set(snapshot: &Snapshot, path: &str, value: &str) -> Option<(Location, Change)> {
+/// Gives a field this value: where it is written, or, of the first level, as a new one in the file of `--config`.
+pub(in crate::rules) fn set(snapshot: &Snapshot, path: &str, value: &str) -> Step {
+    let place = settings::place(snapshot, path);
     if let Some(entry) = snapshot.config.entry(path) {
         let at = &entry.node.at;
-        return (at.width > 0).then(|| (at.clone(), Change::Text(quoted(entry, value))));
+        let kept = format!("{}: ", quoted(entry, path.rsplit('.').next().unwrap_or(path)));
+        return Step::write((at.width > 0).then(|| at.clone()), at, &kept, quoted(entry, value));
     }
-    let file = snapshot.config.files.iter().find(|file| !file.drop_in && !path.contains('.'))?;
-    let root = file.document.as_ref()?;
-    let first = &root.entries().first()?.at;
-    if (first.line, first.column) == (root.at.line, root.at.column) {
-        Some((file.at.clone(), Change::Append(format!("{path}: {value}"))))
-    } else {
-        addition(snapshot, first, path, value)
+    let file = snapshot.config.files.iter().find(|file| !file.drop_in && !path.contains('.'));
+    let root = file.and_then(|file| file.document.as_ref());
+    match root.and_then(|root| Some((root, &root.entries().first()?.at))) {
+        Some((root, first)) if (first.line, first.column) == (root.at.line, root.at.column) => {
+            Step::Append { to: place, lines: format!("{path}: {value}") }
+        }
+        Some((_, first)) => addition(snapshot, first, path, value),
+        None => Step::say_at(&place, format!("set {path} to {value}")),
     }
 }
 
-/// The edits that delete the field at this place; none if it has more than one line.
-pub(in crate::rules) fn deletion(snapshot: &Snapshot, key: &Location) -> Vec<(Location, Change)> {
-    let Some(found) = find(snapshot, key).filter(Found::has_own_line) else { return Vec::new() };
-    let delete = |at: &Location| (at.clone(), Change::Lines(Vec::new()));
+/// Deletes the field at this place: by edits if it has one line of its own.
+pub(in crate::rules) fn deletion(snapshot: &Snapshot, key: &Location, name: &str) -> Vec<Step> {
+    let by_hand = || vec![Step::delete(None, key, name)];
+    let Some(found) = find(snapshot, key).filter(Found::has_own_line) else { return by_hand() };
+    let delete = |at: &Location, name: &str| Step::delete(Some(at.at_line(at.line)), at, name);
     let is_last = found.index + 1 == found.map.entries().len();
     let before = found.index.checked_sub(1).and_then(|index| found.map.entries().get(index));
     match (found.is_in_braces(), before, found.holder) {
         // The comma behind the entry before it goes, too.
+        (true, Some(before), _) if is_last && before.node.at.width == 0 => by_hand(),
         (true, Some(before), _) if is_last => {
             let at = &before.node.at;
             let comma = at.at(at.line, at.column + at.width, 1);
-            if at.width == 0 { Vec::new() } else { vec![delete(key), (comma, Change::Text(String::new()))] }
+            vec![delete(key, name), Step::delete(Some(comma), at, ",")]
         }
         (false, None, Some(holder)) if is_last && holder.at.line + 1 == key.line => {
-            vec![delete(key), delete(&holder.at)]
+            vec![delete(key, name), delete(&holder.at, &holder.key)]
         }
-        _ => vec![delete(key)],
+        _ => vec![delete(key, name)],
     }
 }
 
-/// The edit that adds a field before the one at this place.
-pub(in crate::rules) fn addition(
-    snapshot: &Snapshot,
-    key: &Location,
-    field: &str,
-    value: &str,
-) -> Option<(Location, Change)> {
-    let found = find(snapshot, key)?;
-    let indent = " ".repeat(usize::try_from(key.column).ok()?.checked_sub(1)?);
+/// Adds a field before the one at this place.
+pub(in crate::rules) fn addition(snapshot: &Snapshot, key: &Location, field: &str, value: &str) -> Step {
     let field = written(snapshot, key, field, value);
-    Some(match found.is_in_braces() {
-        true if found.has_own_line() => (key.clone(), Change::Above(format!("{indent}{field},"))),
-        true => (key.at(key.line, key.column, 0), Change::Text(format!("{field}, "))),
-        false if found.holder.is_none() || found.has_own_line() => {
-            (key.clone(), Change::Above(format!("{indent}{field}")))
-        }
-        false => return None,
-    })
+    let what = format!("add `{field}`");
+    let Some(found) = find(snapshot, key).filter(|_| key.column > 0) else { return Step::say_at(key, what) };
+    let indent = " ".repeat(usize::try_from(key.column - 1).unwrap_or_default());
+    let above = key.at(key.line, 1, 0);
+    let (at, new) = match found.is_in_braces() {
+        true if found.has_own_line() => (above, format!("{indent}{field},\n")),
+        true => (key.at(key.line, key.column, 0), format!("{field}, ")),
+        false if found.holder.is_none() || found.has_own_line() => (above, format!("{indent}{field}\n")),
+        false => return Step::say_at(key, what),
+    };
+    Step::replace(Some(at), key, what, new)
 }
 
-/// The edit that renames the field at this place.
-pub(in crate::rules) fn renaming(snapshot: &Snapshot, key: &Location, name: &str) -> Option<(Location, Change)> {
-    let found = find(snapshot, key)?;
-    (key.width > 0).then(|| (key.clone(), Change::Text(quoted(found.entry(), name))))
+/// Renames the field at this place.
+pub(in crate::rules) fn renaming(snapshot: &Snapshot, key: &Location, old: &str, new: &str) -> Step {
+    let found = find(snapshot, key).filter(|_| key.width > 0);
+    let new = found.as_ref().map_or_else(|| new.to_owned(), |found| quoted(found.entry(), new));
+    Step::rename(found.map(|_| key.clone()), key, old, new)
 }
 
 /// A field as one writes it into the file of a place.

@@ -71,12 +71,13 @@ fn out_of_range(snapshot: &Snapshot, path: &'static str, taken: &'static str) ->
     let finding =
         refused(snapshot, path, &format!("{}, but the kubelet takes {wanted}", settings::shown(snapshot, path)));
     let meant = snapshot.settings.text(path).filter(|_| is_words).and_then(|text| nearest(text, taken.split('|')));
+    let at = settings::place(snapshot, path);
     match meant {
         // By itself it is an exit as well.
-        Some("Static") => fixed(finding, snapshot, path, "Static, and what it needs of reservedMemory beside it,"),
-        Some("static") => fixed(finding, snapshot, path, "static, and a reservation of CPUs beside it,"),
-        Some(meant) => settings::set(finding, snapshot, path, meant),
-        None => fixed(finding, snapshot, path, &format!("a value of {wanted}")),
+        Some("Static") => finding.say_at(&at, "write Static, and what it needs of reservedMemory beside it,"),
+        Some("static") => finding.say_at(&at, "write static, and a reservation of CPUs beside it,"),
+        Some(meant) => finding.remedy(settings::set(snapshot, path, meant)),
+        None => finding.say_at(&at, format!("write a value of {wanted}")),
     }
 }
 
@@ -84,10 +85,4 @@ fn out_of_range(snapshot: &Snapshot, path: &'static str, taken: &'static str) ->
 pub(super) fn refused(snapshot: &Snapshot, path: &str, message: &str) -> Finding {
     let at = settings::place(snapshot, path);
     Finding::new("CF007", Severity::Fatal, at, format!("{message}: the kubelet exits"))
-}
-
-/// With what to write in its place.
-pub(super) fn fixed(finding: Finding, snapshot: &Snapshot, path: &str, right: &str) -> Finding {
-    let at = settings::place(snapshot, path);
-    finding.fix(format!("write {right} at {at}, then {}", settings::restart(snapshot, &at)))
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::limits::{fixed, is_built_in, is_on, refused};
+use super::limits::{is_built_in, is_on, refused};
 use super::values;
 use crate::kubelet::effective::From;
 use crate::kubelet::flags::duration_nanos;
@@ -25,7 +25,8 @@ pub(super) fn contradictions(snapshot: &Snapshot, report: &mut Report) {
     access(snapshot, &mut refuse);
     for (path, message, right) in found {
         if !is_built_in(snapshot, path) {
-            report.add(fixed(refused(snapshot, path, &message), snapshot, path, &right));
+            let at = settings::place(snapshot, path);
+            report.add(refused(snapshot, path, &message).say_at(&at, format!("write {right}")));
         }
     }
     report.findings.extend(run_once(snapshot).into_iter().chain(image_thresholds(snapshot)));
@@ -413,7 +414,7 @@ fn access(snapshot: &Snapshot, refuse: &mut impl FnMut(&'static str, String, &st
 fn run_once(snapshot: &Snapshot) -> Option<Finding> {
     snapshot.settings.bool("runOnce").filter(|is_on| *is_on)?;
     let finding = refused(snapshot, "runOnce", "runOnce is true, which the kubelet no longer supports");
-    Some(settings::set(finding, snapshot, "runOnce", "false"))
+    Some(finding.remedy(settings::set(snapshot, "runOnce", "false")))
 }
 
 /// The threshold down to which images are deleted must be below the one from which they are.
@@ -430,9 +431,8 @@ fn image_thresholds(snapshot: &Snapshot) -> Option<Finding> {
     // Of two that somebody set it is not known which one is wrong.
     if has_low && has_high || most <= 0 {
         let at = |path| settings::place(snapshot, path);
-        let higher = format!("a higher {high} at {}", at(high));
-        let what = if most > 0 { format!("a lower {low} at {}, or {higher}", at(low)) } else { higher };
-        return Some(finding.fix(format!("write {what}, then {}", settings::restart(snapshot, &at(path)))));
+        let lower = if most > 0 { format!("a lower {low} at {}, or ", at(low)) } else { String::new() };
+        return Some(finding.say_at(&at(high), format!("write {lower}a higher {high}")));
     }
-    Some(settings::set(finding, snapshot, low, &(most - USUAL_DISTANCE).max(0).to_string()))
+    Some(finding.remedy(settings::set(snapshot, low, &(most - USUAL_DISTANCE).max(0).to_string())))
 }

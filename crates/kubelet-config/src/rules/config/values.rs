@@ -166,16 +166,13 @@ fn refusal(snapshot: &Snapshot, path: &str, part: Part<'_>, why: &str, meant: Op
     let rule = if path.starts_with("--") { "FL004" } else { "CF007" };
     let (key, value) = places(snapshot, path, part);
     let at = if meant.is_some() { key } else { value };
-    let then = settings::restart(snapshot, &at);
     let name = settings::name(snapshot, path, path);
     let message = format!("{name} {what}, and the kubelet exits: {why}");
     let finding = Finding::new(rule, Severity::Fatal, at.clone(), message);
-    match meant {
-        Some(meant) => {
-            let edit = edits::renaming(snapshot, &at, meant).filter(|_| matches!(part, Part::Pair(..)));
-            finding.fix(format!("write {meant} at {at}, then {then}")).edits(edit)
-        }
-        None => finding.fix(format!("correct or delete it at {at}, then {then}")),
+    match (meant, part) {
+        (Some(meant), Part::Pair(key, _)) => finding.with(edits::renaming(snapshot, &at, &shortened(key), meant)),
+        (Some(meant), _) => finding.say_at(&at, format!("write {meant}")),
+        (None, _) => finding.say_at(&at, "correct or delete it"),
     }
 }
 

@@ -35,13 +35,12 @@ pub(in crate::rules) fn anonymous(snapshot: &Snapshot, report: &mut Report) {
         settings::shown(snapshot, ANONYMOUS)
     );
     let finding = Finding::new("AU007", severity, settings::place(snapshot, ANONYMOUS), message);
-    let mut finding = settings::set(finding, snapshot, ANONYMOUS, "false");
+    let mut finding = finding.remedy(settings::set(snapshot, ANONYMOUS, "false"));
     let has_authority = snapshot.settings.text("authentication.x509.clientCAFile").is_some_and(|ca| !ca.is_empty());
     if !has_authority && !has_tokens(snapshot) {
-        finding.edits.clear();
-        finding = finding.and_fix(
-            "First set authentication.x509.clientCAFile: without it the API server cannot authenticate either",
-        );
+        finding = finding
+            .by_hand_if(true)
+            .say("First set authentication.x509.clientCAFile: without it the API server cannot authenticate either");
     }
     report.add(finding);
 }
@@ -61,17 +60,14 @@ pub(in crate::rules) fn always_allow(snapshot: &Snapshot, report: &mut Report) {
     if snapshot.settings.text("--kubeconfig").is_none() {
         // With Webhook a kubelet that cannot ask an API server exits.
         report.add(
-            finding.fix("first give the kubelet --kubeconfig: without an API server to ask it takes no other mode"),
+            finding.say("first give the kubelet --kubeconfig: without an API server to ask it takes no other mode"),
         );
         return;
     }
-    let mut finding = settings::set(finding, snapshot, MODE, "Webhook");
+    let mut finding = finding.remedy(settings::set(snapshot, MODE, "Webhook"));
     if !has_tokens {
         let name = settings::name(snapshot, "authentication.webhook.enabled", MODE);
-        finding = finding.and_fix(&format!("Before the restart also set {name} to true"));
-    }
-    if !has_tokens {
-        finding.edits.clear();
+        finding = finding.by_hand_if(true).say(format!("Before the restart also set {name} to true"));
     }
     report.add(finding);
 }
@@ -86,5 +82,5 @@ pub(in crate::rules) fn read_only_port(snapshot: &Snapshot, report: &mut Report)
         settings::shown(snapshot, READ_ONLY_PORT)
     );
     let finding = Finding::new("AU009", Severity::Warning, settings::place(snapshot, READ_ONLY_PORT), message);
-    report.add(settings::set(finding, snapshot, READ_ONLY_PORT, "0"));
+    report.add(finding.remedy(settings::set(snapshot, READ_ONLY_PORT, "0")));
 }

@@ -43,14 +43,14 @@ pub(in crate::rules) fn client_certificate(snapshot: &Snapshot, report: &mut Rep
     let renewed = kubeconfig.renewed.as_ref().filter(|renewed| now <= renewed.not_after_secs);
     let is_expired = now > certificate.not_after_secs;
     if let Some(renewed) = renewed.filter(|_| is_expired && is_asked_at_start(snapshot)) {
-        report.add(hidden_by_renewed(snapshot, kubeconfig, certificate, renewed));
+        report.add(hidden_by_renewed(kubeconfig, certificate, renewed));
         return;
     }
     let certificate = renewed.unwrap_or(certificate);
     let Some((severity, message, fix)) = judge(snapshot, certificate, now) else { return };
     let named =
         (certificate.at != kubeconfig.at).then(|| (kubeconfig.at.clone(), "the kubeconfig names this certificate"));
-    report.add(Finding::new(ID, severity, certificate.at.clone(), message).fix(fix).steps(named));
+    report.add(Finding::new(ID, severity, certificate.at.clone(), message).say(fix).steps(named));
 }
 
 /// Whether a start depends on the kubeconfig's own certificate: with `--bootstrap-kubeconfig` the kubelet wants a new one
@@ -60,7 +60,7 @@ fn is_asked_at_start(snapshot: &Snapshot) -> bool {
 }
 
 /// The kubelet runs with the certificate that it has renewed, and does not start again.
-fn hidden_by_renewed(snapshot: &Snapshot, own: &Kubeconfig, expired: &Certificate, renewed: &Certificate) -> Finding {
+fn hidden_by_renewed(own: &Kubeconfig, expired: &Certificate, renewed: &Certificate) -> Finding {
     let (file, path) = (&own.at.file, &renewed.at.file);
     let message = format!(
         "the client certificate in {file} expired at {}, and there is no bootstrap kubeconfig to get a new one with: the \
@@ -69,12 +69,10 @@ fn hidden_by_renewed(snapshot: &Snapshot, own: &Kubeconfig, expired: &Certificat
         day(renewed.not_after_secs)
     );
     let fix = format!(
-        "write `client-certificate: {path}` and `client-key: {path}` in place of client-certificate-data and \
-         client-key-data in {file}, then {}",
-        settings::restart(snapshot, &own.at)
+        "in place of client-certificate-data and client-key-data write `client-certificate: {path}` and `client-key: {path}`"
     );
     Finding::new("AU002", Severity::Fatal, own.at.clone(), message)
-        .fix(fix)
+        .say_at(&own.at, fix)
         .step(renewed.at.clone(), "the renewed certificate is here")
 }
 
@@ -164,7 +162,7 @@ pub(in crate::rules) fn rotation_off(snapshot: &Snapshot, report: &mut Report) {
     );
     let finding = Finding::new(ID, Severity::Warning, settings::place(snapshot, ROTATE), message);
     let finding = finding.step(kubeconfig.at.clone(), "the kubeconfig has a client certificate");
-    report.add(settings::set(finding, snapshot, ROTATE, "true"));
+    report.add(finding.remedy(settings::set(snapshot, ROTATE, "true")));
 }
 
 /// AU010.
@@ -212,7 +210,7 @@ pub(in crate::rules) fn serving_certificate(snapshot: &Snapshot, report: &mut Re
     let step = setting.map(|setting| (settings::place(snapshot, setting), format!("{setting} is set here")));
     let finding = Finding::new(ID, Severity::Warning, at, message).steps(step);
     report.add(match setting {
-        Some("tlsCertFile") => finding.fix("renew the certificate that tlsCertFile names, then restart the kubelet"),
+        Some("tlsCertFile") => finding.say("renew the certificate that tlsCertFile names, then restart the kubelet"),
         _ => finding,
     });
 }

@@ -156,7 +156,7 @@ fn what_follows_from_text_behind_a_quote_is_to_be_remedied_there() {
     let findings = findings_with(&tree, Inputs::default());
     let address = findings.iter().find(|finding| finding.rule == "CL006").unwrap();
     assert_eq!(address.caused_by.as_ref().unwrap().0, "SD014");
-    assert!(address.edits.is_empty());
+    assert_eq!(address.remedy.edits().count(), 0);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::kubelet::snapshot::Snapshot;
 use crate::kubelet::text::shortened;
 use crate::rules::resources::map_replaced::MAPS;
 use crate::rules::{Finding, Report, Severity, at};
+use crate::step::Step;
 
 pub(in crate::rules) fn duplicate(snapshot: &Snapshot, report: &mut Report) {
     let mut seen: BTreeMap<&str, Vec<&FlagUse>> = BTreeMap::new();
@@ -26,8 +27,7 @@ pub(in crate::rules) fn duplicate(snapshot: &Snapshot, report: &mut Report) {
         let others = some(&others.collect::<Vec<_>>());
         let (flag, at) = (&last.written, at::flag(snapshot, last));
         let message = format!("{flag} is given {times}, here and at {others}: {what}");
-        let fix = format!("keep one {flag}: delete it at {others}");
-        let mut finding = Finding::new("FL005", severity, at.clone(), message).fix(fix);
+        let mut finding = Finding::new("FL005", severity, at.clone(), message);
         // Of several in one file where the last one counts alone, the others can go; the last of a line first, so that
         // columns stay right.
         let is_here = |used: &&FlagUse| {
@@ -37,10 +37,11 @@ pub(in crate::rules) fn duplicate(snapshot: &Snapshot, report: &mut Report) {
         };
         let is_one_value = spec.repeat == Repeat::LastWins && spec.value != ValueKind::Taints;
         if is_one_value && earlier.len() <= SHOWN && earlier.iter().all(is_here) {
-            let deletions = earlier.iter().rev().map(|used| at::deletion(snapshot, used));
-            let mut deletions: Vec<_> = deletions.collect::<Option<_>>().unwrap_or_default();
-            deletions.dedup();
-            finding = finding.edits(deletions);
+            let mut steps: Vec<Step> = earlier.iter().rev().map(|used| at::delete(snapshot, used)).collect();
+            steps.dedup();
+            finding = finding.remedy(steps);
+        } else {
+            finding = finding.say_at(&at, format!("keep one {flag}: delete the others,"));
         }
         for used in earlier.iter().take(SHOWN) {
             if spec.repeat == Repeat::LastWins && used.value != last.value {
@@ -68,11 +69,14 @@ fn over_files(snapshot: &Snapshot, report: &mut Report) {
         }
         let at = at::flag(snapshot, used);
         let message = format!("{field} of this file has no effect: {} at {at} overrides it", shown(used));
-        let fix = format!("delete {field} at {}, or the flag at {at}", entry.at);
         // Whoever wrote a drop-in wanted to override something.
         let severity = if in_drop_in { Severity::Warning } else { Severity::Info };
-        let finding = Finding::new("FL005", severity, entry.at.clone(), message).fix(fix);
-        report.add(finding.step(at, "the flag is given here"));
+        let finding = Finding::new("FL005", severity, entry.at.clone(), message);
+        report.add(
+            finding
+                .say_at(&entry.at, format!("delete the flag at {at}, or {field}"))
+                .step(at, "the flag is given here"),
+        );
     }
 }
 

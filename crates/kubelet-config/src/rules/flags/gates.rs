@@ -2,7 +2,6 @@
 //! and of the file together; of a name that both have, the flag's value.
 
 use super::{MAX_FINDINGS, nearest, uses};
-use crate::edit::Change;
 use crate::kubelet::config::document::Value;
 use crate::kubelet::flags::{FlagUse, ValueKind, pairs, parse_bool};
 use crate::kubelet::gates::{self, GATES, Gate};
@@ -11,6 +10,7 @@ use crate::kubelet::snapshot::Snapshot;
 use crate::kubelet::text::shortened;
 use crate::kubelet::version::Minor;
 use crate::rules::{Finding, Report, Severity, at, cloud, config};
+use crate::step::Step;
 
 /// A feature gate that is set.
 struct Set<'a> {
@@ -90,9 +90,9 @@ fn judge(snapshot: &Snapshot, set: &Set<'_>) -> Option<Finding> {
     }
     let next = Minor(version.minor.0.saturating_add(1));
     let who = format!("this kubelet ({version}) still takes it, but after an upgrade to {next} it exits");
-    let finding = finding(snapshot, set, gate, Severity::Warning, refused_by(next)?, &who);
-    let fix = finding.fix.as_ref().map(|fix| format!("before the upgrade, {fix}"));
-    Some(Finding { fix, ..finding })
+    let mut finding = finding(snapshot, set, gate, Severity::Warning, refused_by(next)?, &who);
+    finding.remedy.steps.insert(0, Step::say("before the upgrade"));
+    Some(finding)
 }
 
 fn finding(
@@ -134,31 +134,29 @@ fn finding(
             locked = !value
         ),
     };
-    let written = if set.flag.is_some() { format!("{name}={value}") } else { format!("{name}: {value}") };
-    let fix = match (refusal, meant) {
-        (_, Some(meant)) => format!("write {meant} instead of {name} at {at}"),
-        (Refusal::TooNew(since), _) => format!("delete {written} at {at}, or upgrade the kubelet to {since}"),
-        _ => format!("delete {written} at {at}"),
-    };
-    let finding = Finding::new("FL006", severity, at.clone(), message).fix(fix);
-    match meant {
-        // This kubelet takes the gate, or may take it.
-        _ if severity < Severity::Fatal => finding,
-        Some(meant) => finding.edits(renaming(snapshot, set, meant)),
-        None => finding.edits(deletion(snapshot, set)),
+    // A kubelet that takes the gate, or may take it, is left alone.
+    let finding = Finding::new("FL006", severity, at.clone(), message).by_hand_if(severity < Severity::Fatal);
+    match (refusal, meant) {
+        (_, Some(meant)) => finding.with(renaming(snapshot, set, meant)),
+        (Refusal::TooNew(since), _) => {
+            finding.remedy(deletion(snapshot, set)).say(format!("or upgrade the kubelet to {since}"))
+        }
+        _ => finding.remedy(deletion(snapshot, set)),
     }
 }
 
-fn deletion(snapshot: &Snapshot, set: &Set<'_>) -> Vec<(Location, Change)> {
+fn deletion(snapshot: &Snapshot, set: &Set<'_>) -> Vec<Step> {
     match set.flag {
-        Some((used, start, length)) => at::part_deletion(snapshot, used, start, length).into_iter().collect(),
-        None => config::edits::deletion(snapshot, &set.at),
+        Some((used, start, length)) => vec![at::delete_part(snapshot, used, start, length)],
+        None => config::edits::deletion(snapshot, &set.at, &shortened(set.name)),
     }
 }
 
-fn renaming(snapshot: &Snapshot, set: &Set<'_>, name: &str) -> Option<(Location, Change)> {
-    let Some((used, start, _)) = set.flag else { return config::edits::renaming(snapshot, &set.at, name) };
-    let blanks = used.value.get(start..)?.find(set.name)?;
-    let at = at::exact_part(snapshot, used, start + blanks, set.name.len())?;
-    Some((at, Change::Text(name.to_owned())))
+fn renaming(snapshot: &Snapshot, set: &Set<'_>, name: &str) -> Step {
+    let Some((used, start, _)) = set.flag else {
+        return config::edits::renaming(snapshot, &set.at, &shortened(set.name), name);
+    };
+    let blanks = used.value.get(start..).and_then(|part| part.find(set.name));
+    let exact = blanks.and_then(|blanks| at::exact_part(snapshot, used, start + blanks, set.name.len()));
+    Step::rename(exact, &set.at, &shortened(set.name), name)
 }

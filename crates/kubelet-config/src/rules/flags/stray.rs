@@ -1,7 +1,6 @@
 //! SD016: words of the argument list that are no flags, and why they are none.
 
 use super::MAX_FINDINGS;
-use crate::edit::Change;
 use crate::kubelet::flag_text::flags_in;
 use crate::kubelet::flags::{FlagUse, PositionalArg};
 use crate::kubelet::layers::Launcher;
@@ -12,6 +11,7 @@ use crate::rules::at::shortened;
 use crate::rules::encoding::{in_ascii, odd_character, plain};
 use crate::rules::lost::{self, Arrived, whole};
 use crate::rules::{Finding, Report, Severity, at};
+use crate::step::Step;
 
 pub(in crate::rules) fn stray(snapshot: &Snapshot, report: &mut Report) {
     if snapshot.command.launcher == Launcher::Script {
@@ -32,7 +32,7 @@ pub(in crate::rules) fn stray(snapshot: &Snapshot, report: &mut Report) {
         !at::is_built_in(snapshot, stray.word)
     });
     for stray in strays.take(MAX_FINDINGS) {
-        let (cause, fix) = cause(snapshot, &arrived, stray);
+        let (cause, step) = cause(snapshot, &arrived, stray);
         let lost_flags =
             flags_in(&plain(&stray.text).unwrap_or_else(|| stray.text.clone())).iter().map(whole).collect();
         let word = shortened(&stray.text);
@@ -41,7 +41,11 @@ pub(in crate::rules) fn stray(snapshot: &Snapshot, report: &mut Report) {
             if word.is_empty() { "" } else { " " },
         );
         let finding = Finding::new("SD016", Severity::Fatal, stray.at.clone(), message);
-        let mut finding = edited(snapshot, &arrived, stray, Finding { lost_flags, ..finding }.fix(fix));
+        let mut finding = Finding { lost_flags, ..finding }.with(step);
+        if literal_variable(snapshot, stray).is_some() {
+            let meant = meant(snapshot, &arrived, stray);
+            finding = finding.steps(meant.map(|meant| (meant.at.clone(), format!("sets {} to flags", meant.name))));
+        }
         if let Some(oddity) = oddity(snapshot, stray) {
             finding = finding.caused_by("SD028", oddity);
         }
@@ -61,29 +65,9 @@ fn not_expanded(snapshot: &Snapshot) -> Option<Finding> {
         shortened(&variables.join(" "))
     );
     let right = format!("{}{}", exec.prefixes.replace(':', ""), exec.program);
-    let fix = format!("delete the colon: write `ExecStart={right}` at {at}, then {}", lost::reload(snapshot));
     let is_plain = at.width > 0 && !exec.prefixes.contains('@');
-    let edit = is_plain.then(|| (at.clone(), Change::Text(right)));
-    Some(Finding::new("SD016", Severity::Fatal, at.clone(), message).fix(fix).edits(edit))
-}
-
-/// With an edit where the word itself tells what is meant.
-fn edited(snapshot: &Snapshot, arrived: &Arrived<'_>, stray: &PositionalArg, finding: Finding) -> Finding {
-    if odd_character(&stray.text).is_some() {
-        return in_ascii(snapshot, finding, &stray.at, &stray.text);
-    }
-    match literal_variable(snapshot, stray) {
-        Some(assignment) if usize::try_from(stray.at.width).is_ok_and(|width| width == stray.text.chars().count()) => {
-            if let Some(meant) = meant(snapshot, arrived, stray) {
-                return finding.step(meant.at.clone(), format!("sets {} to flags", meant.name));
-            }
-            // The blank behind it goes with it.
-            let has_blank = assignment.value.contains(&format!("{} ", stray.text));
-            let at = stray.at.at(stray.at.line, stray.at.column, stray.at.width + u32::from(has_blank));
-            finding.edit(&at, Change::Text(String::new()))
-        }
-        _ => finding,
-    }
+    let step = Step::write(is_plain.then(|| at.clone()), at, "ExecStart=", right);
+    Some(Finding::new("SD016", Severity::Fatal, at.clone(), message).with(step))
 }
 
 /// The assignment that a word `$X` comes from.
@@ -110,27 +94,35 @@ fn oddity(snapshot: &Snapshot, stray: &PositionalArg) -> Option<Location> {
 }
 
 /// The most probable cause, and what to do.
-fn cause(snapshot: &Snapshot, arrived: &Arrived<'_>, stray: &PositionalArg) -> (String, String) {
+fn cause(snapshot: &Snapshot, arrived: &Arrived<'_>, stray: &PositionalArg) -> (String, Step) {
     let (text, at) = (stray.text.as_str(), &stray.at);
-    let remove = format!("remove '{}' at {at}", shortened(text));
+    let said = |cause: &str, what: &str| (cause.to_owned(), Step::say_at(at, what));
+    let remove = format!("remove '{}'", shortened(text));
     if let Some((letter, name)) = odd_character(text) {
-        let cause = format!("It holds a {name} (U+{:04X})", u32::from(letter));
-        return (cause, format!("type plain ASCII '-', '\"' and blanks at {at}"));
+        return (format!("It holds a {name} (U+{:04X})", u32::from(letter)), in_ascii(at, text));
     }
-    if let Some((cause, fix)) = as_written(text) {
-        return (cause.to_owned(), format!("at {at} {fix}"));
+    if let Some((cause, what)) = as_written(text) {
+        return said(cause, what);
     }
-    if let Some(found) = before(snapshot, stray).and_then(|used| after_flag(used, text)) {
-        return found;
+    if let Some((cause, what)) = before(snapshot, stray).and_then(|used| after_flag(used, text)) {
+        return said(&cause, &what);
     }
     if let Some(holder) = literal_variable(snapshot, stray) {
-        let fix = match meant(snapshot, arrived, stray) {
-            Some(meant) => format!("write the flags of {} in place of '{}' at {at}", meant.at, shortened(text)),
-            None => remove,
+        let step = match meant(snapshot, arrived, stray) {
+            Some(meant) => {
+                Step::say_at(at, format!("write the flags of {} in place of '{}'", meant.at, shortened(text)))
+            }
+            None => {
+                let is_whole = usize::try_from(at.width).is_ok_and(|width| width == text.chars().count());
+                // The blank behind it goes with it.
+                let has_blank = holder.value.contains(&format!("{text} "));
+                let word = at.at(at.line, at.column, at.width + u32::from(has_blank));
+                Step::delete(is_whole.then_some(word), at, &shortened(text))
+            }
         };
-        return (format!("systemd expands no variable in the value of {}", holder.name), fix);
+        return (format!("systemd expands no variable in the value of {}", holder.name), step);
     }
-    let (cause, fix) = if text.starts_with('$') {
+    if text.starts_with('$') {
         let words = snapshot.unit.exec.iter().flat_map(|exec| &exec.words);
         let declared = snapshot.command.args.get(1 + stray.word).map(|word| &word.declared);
         let cause = if words.filter(|word| Some(&word.at) == declared).any(|word| word.text.starts_with("$$")) {
@@ -138,17 +130,15 @@ fn cause(snapshot: &Snapshot, arrived: &Arrived<'_>, stray: &PositionalArg) -> (
         } else {
             "systemd does not expand this variable: it expands only ${X}, and $X as a word of its own"
         };
-        (cause, format!("write the value out at {at}, or write ${{X}}"))
+        said(cause, "write the value out, or write ${X},")
     } else if snapshot.command.args.iter().take(1 + stray.word).any(|word| word.text == "--") {
-        ("'--' ends the flags", format!("remove '--' before {at}"))
+        said("'--' ends the flags", "remove '--' before the word")
     } else {
-        let cause = "It does not start with a dash, and the flag before it already has a value or takes none";
-        (
-            cause,
-            format!("{remove}. If it is a part of the value of the flag before it, quote flag and value as one word"),
+        said(
+            "It does not start with a dash, and the flag before it already has a value or takes none",
+            &format!("{remove}, or quote it with the flag before it as one word, if it belongs to its value,"),
         )
-    };
-    (cause.to_owned(), fix)
+    }
 }
 
 /// What the word itself tells.

@@ -17,11 +17,11 @@ pub(in crate::rules) fn bad_value(snapshot: &Snapshot, report: &mut Report) {
         let at = at::value_part(snapshot, used, 0, used.value.len());
         let (form, example) = spec.value.form();
         let (severity, message, fix) = if !spec.value.takes(&used.value) {
-            let fix = format!("write {form} for {flag} at {at}, for example {flag}={example}");
+            let fix = format!("write {form}, for example `{flag}={example}`,");
             (Severity::Fatal, format!("the kubelet exits because of {flag}='{value}': the flag takes {form}"), fix)
         } else if used.value_in_next_word && names_a_flag(&used.value) {
             let message = format!("{flag} has no value: the kubelet takes '{value}' as its value and not as a flag");
-            (Severity::Error, message, format!("write {flag}=VALUE at {at}, or delete {flag}"))
+            (Severity::Error, message, format!("write {flag}=VALUE, or delete {flag},"))
         } else if let Some(flag) =
             flags_in(&used.value).first().filter(|found| found.offset > 0 && !in_braces(snapshot, used))
         {
@@ -29,11 +29,11 @@ pub(in crate::rules) fn bad_value(snapshot: &Snapshot, report: &mut Report) {
                 "{} takes all of '{value}' as its value: a quote inside the quotes of the file makes {} a part of it",
                 used.written, flag.text
             );
-            (Severity::Error, message, format!("delete the inner quotes at {at}"))
+            (Severity::Error, message, "delete the inner quotes".to_owned())
         } else {
             continue;
         };
-        report.add(Finding::new("FL004", severity, at, message).fix(fix));
+        report.add(Finding::new("FL004", severity, at.clone(), message).say_at(&at, fix));
     }
     let last = snapshot.flags.lacks_value.as_ref();
     if let Some(used) = last.filter(|used| !at::is_built_in(snapshot, used.word)) {
@@ -42,8 +42,8 @@ pub(in crate::rules) fn bad_value(snapshot: &Snapshot, report: &mut Report) {
         let message = format!(
             "{flag} is the last argument and has no value: the kubelet exits with 'flag needs an argument: {flag}'"
         );
-        let fix = format!("write {flag}={example} at {at}, or delete {flag}");
-        report.add(Finding::new("FL004", Severity::Fatal, at, message).fix(fix));
+        let fix = format!("write {flag}={example}, or delete {flag},");
+        report.add(Finding::new("FL004", Severity::Fatal, at.clone(), message).say_at(&at, fix));
     }
 }
 

@@ -1,9 +1,9 @@
-use crate::edit::Change;
 use crate::fix::plan;
 use crate::kubelet::resolve::{Inputs, resolve};
 use crate::kubelet::tree::MemoryTree;
 use crate::rules::tests::support::{UNIT, findings_with, found, kubeadm};
 use crate::rules::{Finding, Severity, lint};
+use crate::step::Step;
 
 fn k3s() -> MemoryTree {
     MemoryTree::new().file("/etc/systemd/system/k3s-agent.service", "[Service]\nExecStart=/usr/local/bin/k3s agent\n")
@@ -77,7 +77,7 @@ fn sd027_names_the_later_key_and_what_is_lost() {
         (Severity::Error, "/etc/rancher/k3s/config.yaml.d/50-x.yaml:1".to_owned())
     );
     assert_eq!(finding.lost_flags, ["--cloud-provider=external"]);
-    assert_eq!(finding.edits[0].change, Change::Text("kubelet-arg+".to_owned()));
+    assert!(matches!(finding.remedy.edits().next(), Some(Step::Replace { new, .. }) if new == "kubelet-arg+"));
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn sd029_an_item_that_the_kubelet_would_refuse_is_corrected_or_left_alone() {
     assert_eq!(edited(&tree, "SD029"), "kubelet-arg: \"max-pods=50\"\n");
     for item in ["max-pods=many", "no-such-flag=1"] {
         let finding = one(&server().file(CONFIG, format!("kublet-arg: [{item}]\n")), "SD029");
-        assert_eq!(finding.edits, [], "{item}");
+        assert_eq!(finding.remedy.edits().count(), 0, "{item}");
     }
 }
 
@@ -189,6 +189,6 @@ fn sd029_a_line_that_has_other_keys_is_not_deleted() {
         "{max-pods: 50}\n",
         "max-pods: 50 # 4711\n",
     ] {
-        assert_eq!(one(&server().file(CONFIG, text), "SD029").edits, [], "{text}");
+        assert_eq!(one(&server().file(CONFIG, text), "SD029").remedy.edits().count(), 0, "{text}");
     }
 }

@@ -1,7 +1,6 @@
 //! SD029: keys of a configuration file of k3s or RKE2 that are none of its options.
 
 use super::{rename, with_argument, with_lost};
-use crate::edit::{Change, Edit};
 use crate::kubelet::flags::{FlagSpec, table};
 use crate::kubelet::layers::UnknownOption;
 use crate::kubelet::location::Location;
@@ -9,6 +8,7 @@ use crate::kubelet::snapshot::Snapshot;
 use crate::kubelet::version::Minor;
 use crate::rules::at::shortened;
 use crate::rules::{Finding, Report, Severity};
+use crate::step::{Remedy, Step};
 
 /// The releases whose options are in `options.txt`.
 const RELEASES: std::ops::RangeInclusive<Minor> = Minor(24)..=Minor(36);
@@ -58,24 +58,19 @@ fn finding(snapshot: &Snapshot, unknown: &UnknownOption) -> Finding {
     let of = if may_know { format!(" of {} to {}", RELEASES.start(), RELEASES.end()) } else { String::new() };
     let message = format!("{key} is not an option of {program}{agent}{of}: {result}{hint}");
     let finding = Finding::new("SD029", severity, unknown.at.clone(), message);
-    let mut finding = match (unknown.meant, unknown.items.as_slice()) {
+    let finding = match (unknown.meant, unknown.items.as_slice()) {
         (Some(meant), _) => renamed(finding, snapshot, unknown, meant),
-        (None, [(value, _)]) if is_flag => moved(finding, snapshot, unknown, value),
-        _ => finding.fix(format!("delete {key} at {}, then `systemctl restart {}`", unknown.at, snapshot.unit.name)),
+        (None, [(value, _)]) if is_flag => finding.remedy(moved(snapshot, unknown, value)),
+        _ => finding.say_at(&unknown.at, format!("delete {key}")),
     };
-    if may_know {
-        finding.edits.clear();
-    }
-    with_lost(finding, &lost)
+    with_lost(finding.by_hand_if(may_know), &lost)
 }
 
 /// The key gets the name that was meant; items that the kubelet would refuse are named, too.
 fn renamed(mut finding: Finding, snapshot: &Snapshot, unknown: &UnknownOption, meant: &str) -> Finding {
-    let unit = &snapshot.unit.name;
     // A key with a plus appends to the list that is there already.
     let meant = if unknown.is_given { format!("{meant}+") } else { meant.to_owned() };
-    let mut fix = format!("write {meant} instead of {} at {}", shortened(&unknown.key), unknown.at);
-    let mut edited = rename(finding.clone(), &unknown.at, &unknown.key, &meant);
+    let mut steps = vec![rename(&unknown.at, &unknown.key, &meant)];
     let items = unknown.items.iter().filter(|_| meant.starts_with("kubelet-arg"));
     for (item, at) in items {
         let (name, value) = item.trim_start_matches('-').split_once('=').unwrap_or((item, "true"));
@@ -84,40 +79,34 @@ fn renamed(mut finding: Finding, snapshot: &Snapshot, unknown: &UnknownOption, m
         }
         let Some(spec) = table::FLAGS.iter().find(|spec| spec.field == Some(name)) else {
             finding = finding.and(&format!("The kubelet does not take --{} either", shortened(item)));
-            return finding.fix(format!("{fix}, and correct or delete {} at {at}", shortened(item)));
+            steps.push(Step::say_at(at, format!("correct or delete {}", shortened(item))));
+            return finding.remedy(steps);
         };
         let right = format!("{}={value}", spec.name);
         finding = finding.and(&format!(
             "{name} is a field of the kubelet's configuration and not a flag: with it the kubelet exits. The flag is --{}",
             spec.name
         ));
-        fix = format!("{fix}, and {right} instead of {} at {at}", shortened(item));
-        if at.width > 0 {
-            edited = edited.edit(at, Change::Text(serde_json::Value::from(right).to_string()));
-        }
+        let what = format!("write {right} instead of {}", shortened(item));
+        let exact = (at.width > 0).then(|| at.clone());
+        steps.push(Step::replace(exact, at, what, serde_json::Value::from(right).to_string()));
     }
     // From behind, as an edit moves what is behind it on its line.
-    finding.edits = edited.edits.into_iter().rev().collect();
-    finding.fix(format!("{fix}, then `systemctl restart {unit}`"))
+    steps.reverse();
+    finding.remedy(steps)
 }
 
 /// A flag of the kubelet that is as a key becomes an item of `kubelet-arg`.
-fn moved(finding: Finding, snapshot: &Snapshot, unknown: &UnknownOption, value: &str) -> Finding {
-    let mut finding = with_argument(finding, snapshot, &format!("{}={value}", unknown.key));
-    finding.fix = finding.fix.map(|fix| format!("delete the key at {}, and {fix}", unknown.at));
+fn moved(snapshot: &Snapshot, unknown: &UnknownOption, value: &str) -> Remedy {
+    let new = with_argument(snapshot, &format!("{}={value}", unknown.key));
     let key = &unknown.at;
     // A key at the start of a line, with its value behind it, has the line for itself, which JSON's would not.
     let has_line = usize::try_from(key.width) == Ok(unknown.key.len()) && key.column == 1;
     let on_one_line = has_line && unknown.items.iter().all(|(_, at)| at.line == key.line && at.width > 0);
     // An edit above the key would move the line that goes.
-    let is_below = |edit: &Edit| edit.at.file != key.file || edit.at.line == 0 || edit.at.line > key.line;
-    let in_place = finding.edits.first().is_some_and(is_below);
-    if on_one_line && in_place && !unknown.has_comment {
-        finding.edit(key, Change::Lines(Vec::new()))
-    } else {
-        finding.edits.clear();
-        finding
-    }
+    let in_place = new.at().is_some_and(|at| at.file != key.file || at.line == 0 || at.line > key.line);
+    let is_sure = on_one_line && in_place && !unknown.has_comment;
+    Remedy { steps: vec![new, Step::delete_line(key)], by_hand: !is_sure }
 }
 
 /// The flag of that name, if this kubelet has it.

@@ -48,7 +48,7 @@ pub(in crate::rules) fn map_replaced(snapshot: &Snapshot, report: &mut Report) {
             Some(From::Distribution) if in_file != effective => {
                 let program = snapshot.command.launcher.rancher_name().unwrap_or_default();
                 let finding = finding(&format!("the flag --{flag} that {program} itself passes before 1.32"));
-                report.add(with_argument(finding, snapshot, &format!("{flag}={}", text(&in_file))));
+                report.add(finding.remedy(with_argument(snapshot, &format!("{flag}={}", text(&in_file)))));
             }
             Some(From::Flag(by)) if in_file.iter().any(|(key, value)| effective.get(key) != Some(value)) => {
                 let finding = finding(&format!("the flag --{flag} ({by})"));
@@ -59,8 +59,8 @@ pub(in crate::rules) fn map_replaced(snapshot: &Snapshot, report: &mut Report) {
                     _ => finding,
                 };
                 let finding = match &missing[..] {
-                    [] => finding.fix(format!("delete {field} at {}, or the flag at {by}", entry.at)),
-                    missing => add_pairs(finding, snapshot, field, missing),
+                    [] => finding.say_at(&entry.at, format!("delete the flag at {by}, or {field}")),
+                    missing => finding.with(add_pairs(snapshot, field, missing)),
                 };
                 report.add(finding.step(by.clone(), format!("--{flag} is given here")));
             }

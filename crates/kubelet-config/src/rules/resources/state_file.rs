@@ -33,7 +33,7 @@ pub(in crate::rules) fn other_policy(snapshot: &Snapshot, report: &mut Report) {
         let fix = format!("drain the node, then `systemctl stop {unit}; rm {file}; systemctl start {unit}`");
         report.add(
             Finding::new("RS006", severity, settings::place(snapshot, field), message)
-                .fix(fix)
+                .say(fix)
                 .step(state.at.clone(), format!("policyName is {}", state.value)),
         );
     }
