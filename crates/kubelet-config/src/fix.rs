@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use self::overlay::Overlay;
 use crate::kubelet::tree::Tree;
-use crate::rules::{Finding, Report, Severity};
+use crate::rules::{Finding, Report, Severity, rule};
 use crate::step::{NOT_THE_OPERATORS, Remedy, edited};
 
 /// The edits of a host that were found to help.
@@ -35,9 +35,6 @@ pub struct ChangedFile {
 
 /// The most edits that are tried: each costs a check of the whole tree.
 const MAX_TRIALS: usize = 50;
-
-/// What disk and running system disagree about; an edit of a file does that by itself.
-const DRIFT: [&str; 2] = ["SD020", "SD021"];
 
 /// Tries the edits of the findings that are chosen, the worst first. `judge` resolves a tree and runs the rules.
 ///
@@ -107,7 +104,7 @@ fn is_better(before: &Report, after: &Report, finding: &Finding) -> bool {
     count(after) < count(before) && !is_worse
 }
 
-/// How many errors a rule finds in a file, of what is not [`DRIFT`]. A flag that was `lost` before may be lost at the
+/// How many errors a rule finds in a file, of what is not drift. A flag that was `lost` before may be lost at the
 /// next obstacle now: that and its consequences do not count.
 fn errors<'a>(report: &'a Report, lost: &BTreeSet<&String>) -> BTreeMap<(&'static str, &'a str), usize> {
     let is_lost_before =
@@ -119,7 +116,7 @@ fn errors<'a>(report: &'a Report, lost: &BTreeSet<&String>) -> BTreeMap<(&'stati
     let mut errors = BTreeMap::new();
     let severe = report.findings.iter().filter(|finding| finding.severity >= Severity::Error);
     let severe = severe.filter(|one| one.severity == Severity::Fatal || !is_lost_before(one) && !is_consequence(one));
-    for finding in severe.filter(|finding| !DRIFT.contains(&finding.rule)) {
+    for finding in severe.filter(|finding| !rule(finding.rule).is_some_and(|rule| rule.is_drift)) {
         *errors.entry((finding.rule, &*finding.at.file)).or_default() += 1;
     }
     errors

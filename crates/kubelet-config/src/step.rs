@@ -76,6 +76,11 @@ impl Step {
         }
     }
 
+    /// Whether it writes this text.
+    pub(crate) fn writes(&self, text: &str) -> bool {
+        matches!(self, Self::Replace { new, .. } | Self::Append { lines: new, .. } if new.contains(text))
+    }
+
     fn is_edit(&self) -> bool {
         !matches!(self, Self::Say { .. })
     }

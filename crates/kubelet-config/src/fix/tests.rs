@@ -8,7 +8,7 @@ use crate::kubelet::resolve::{Inputs, resolve};
 use crate::kubelet::tree::MemoryTree;
 use crate::rules::lint;
 use crate::rules::tests::hosts::{host, names, resolved};
-use crate::rules::tests::support::{external, kubeadm};
+use crate::rules::tests::support::{answered, external, kubeadm};
 use crate::step::Step;
 
 const ENV: &str = "/etc/default/kubelet";
@@ -67,30 +67,49 @@ fn a_file_of_a_package_is_left_alone() {
     assert_eq!(overlay.changed()[0].before, None);
 }
 
-/// For every host and each finding with an edit: without the finding afterwards, and without a new error.
-#[test]
-fn every_edit_of_every_host_helps() {
+/// What is wrong with the edits of a tree's findings: each has to be said as it is done, and afterwards its finding is
+/// gone and nothing worse is there.
+fn wrong_edits(tree: &MemoryTree, judge: &dyn Fn(&dyn Tree) -> Report) -> Vec<String> {
+    let report = judge(tree);
     let mut wrong = Vec::new();
-    for name in names() {
-        let (tree, inputs, expected) = host(&name);
-        let judge = |tree: &dyn Tree| lint(&resolved(tree, inputs.clone(), &expected));
-        let report = judge(&tree);
-        for finding in report.findings.iter().filter(|finding| finding.remedy.edits().next().is_some()) {
-            let overlay = Overlay::new(&tree);
-            if finding.remedy.edits().any(|edit| is_vendors(&tree, Path::new(&*edit.at().unwrap().file))) {
-                continue;
-            }
-            let trial = apply(&overlay, &finding.remedy).map(|trial| judge(&trial));
-            if !trial.as_ref().is_some_and(|after| is_better(&report, after, finding)) {
-                let left: Vec<_> = trial
-                    .iter()
-                    .flat_map(|after| &after.findings)
-                    .map(|one| (one.rule, &one.at, &one.message))
-                    .collect();
-                wrong.push(format!("{name}: {} at {}: {:?}, then {left:#?}", finding.rule, finding.at, finding.remedy));
-            }
+    for finding in &report.findings {
+        let edits: Vec<&Step> = finding.remedy.edits().collect();
+        let fix = finding.fix.as_deref().unwrap_or_default();
+        let is_said = |edit: &&Step| fix.contains(&edit.at().unwrap().to_string());
+        if !edits.iter().all(is_said) {
+            wrong.push(format!("{} at {}: `{fix}` says not all of {edits:?}", finding.rule, finding.at));
+        }
+        if edits.is_empty() || edits.iter().any(|edit| is_vendors(tree, Path::new(&*edit.at().unwrap().file))) {
+            continue;
+        }
+        let after = apply(&Overlay::new(tree), &finding.remedy).map(|trial| judge(&trial));
+        if !after.as_ref().is_some_and(|after| is_better(&report, after, finding)) {
+            let left = after.iter().flat_map(|after| &after.findings);
+            let left: Vec<_> = left.map(|one| format!("{} {}: {}", one.rule, one.at, one.message)).collect();
+            wrong.push(format!("{} at {}: {fix}: {edits:?}, then {left:#?}", finding.rule, finding.at));
         }
     }
+    wrong
+}
+
+#[test]
+fn every_edit_of_every_host_helps() {
+    for name in names() {
+        let (tree, inputs, expected) = host(&name);
+        let wrong = wrong_edits(&tree, &|tree| lint(&resolved(tree, inputs.clone(), &expected)));
+        assert!(wrong.is_empty(), "{name}: {wrong:#?}");
+    }
+}
+
+#[test]
+fn every_edit_of_a_configuration_that_a_real_kubelet_has_judged_helps() {
+    let inputs = Inputs { version: "1.36.3".parse().ok(), ..Inputs::default() };
+    let wrong: Vec<_> = include_str!("../rules/config/answers.txt")
+        .lines()
+        .filter(|line| line.starts_with("x "))
+        .map(|line| answered(&line[2..]))
+        .flat_map(|tree| wrong_edits(&tree, &|tree| lint(&resolve(tree, inputs.clone()))))
+        .collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
@@ -123,6 +142,41 @@ const FAULTS: [(&str, &str, &str); 23] = [
 
 const EARLY: &str = "/etc/systemd/system/kubelet.service.d/05-early.conf";
 const OTHER_ENV: &str = "/etc/sysconfig/kubelet";
+
+/// A file with one slip on a line.
+fn with_slip(text: &str, line: usize, slip: usize) -> String {
+    let mut lines: Vec<String> = text.split_inclusive('\n').map(str::to_owned).collect();
+    let Some(index) = line.checked_rem(lines.len()) else { return String::new() };
+    let own = lines[index].clone();
+    let letters = own.match_indices(char::is_alphabetic).map(|(at, _)| at).collect::<Vec<_>>();
+    let letter = letters.get(slip.checked_rem(letters.len()).unwrap_or_default()).copied().unwrap_or_default();
+    match slip % 6 {
+        0 => lines[index].clear(),
+        1 => lines.insert(index, own),
+        2 if !letters.is_empty() => drop(lines[index].remove(letter)),
+        3 if !letters.is_empty() => lines[index].replace_range(letter..=letter, &own[letter..=letter].to_uppercase()),
+        4 => lines[index] = own.replacen(['=', ':'], " ", 1),
+        _ => return text.replace('\n', "\r\n"),
+    }
+    lines.concat()
+}
+
+#[test]
+fn every_edit_helps_after_a_single_slip() {
+    let tree = kubeadm().file(ENV, "KUBELET_EXTRA_ARGS=\"--cloud-provider=external --max-pods=60\"\n");
+    let inputs = Inputs { version: "1.36.3".parse().ok(), ..external() };
+    let own = |path: &&PathBuf| path.starts_with("/etc") || path.starts_with("/var/lib/kubelet");
+    let files: Vec<PathBuf> = tree.files().filter(own).cloned().collect();
+    let mut wrong = Vec::new();
+    for path in files {
+        let text = String::from_utf8(tree.read(&path).unwrap()).unwrap();
+        for (line, slip) in (0..text.lines().count()).flat_map(|line| (0..24).map(move |slip| (line, slip))) {
+            let tree = tree.clone().file(&path, with_slip(&text, line, slip));
+            wrong.extend(wrong_edits(&tree, &|tree| lint(&resolve(tree, inputs.clone()))));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]

@@ -26,15 +26,29 @@ pub fn shortened(text: &str) -> String {
     shown
 }
 
-/// The name that is meant by one with at most two slips, or in another case.
-pub(crate) fn nearest(name: &str, known: impl Iterator<Item = &'static str>) -> Option<&'static str> {
+/// A name without what people write otherwise: case, dashes, underscores.
+pub(crate) fn bare(name: &str) -> String {
+    name.replace(['-', '_'], "").to_lowercase()
+}
+
+/// The name that is meant by one with a slip, or two if it is long.
+pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     const MAX_NAME_BYTES: usize = 64;
     if name.len() > MAX_NAME_BYTES {
         return None;
     }
-    let name = name.to_lowercase();
-    let (slips, nearest) = known.map(|known| (strsim::levenshtein(&name, &known.to_lowercase()), known)).min()?;
-    (slips <= 2).then_some(nearest)
+    let written = bare(name);
+    let known = known.filter(|known| known.len() <= MAX_NAME_BYTES);
+    let slips = |known: &'a str| {
+        let bare = bare(known);
+        let most = match written.len().min(bare.len()) {
+            ..3 => 0,
+            3..8 => 1,
+            _ => 2,
+        };
+        Some((strsim::osa_distance(&written, &bare), known)).filter(|(slips, _)| *slips <= most)
+    };
+    known.filter_map(slips).min().map(|(_, known)| known)
 }
 
 /// The largest small file that is read; those of `/proc` and `/etc` have a few lines.

@@ -178,6 +178,12 @@ impl MemoryTree {
         self
     }
 
+    /// The files.
+    #[cfg(test)]
+    pub(crate) fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        self.entries.iter().filter(|(_, entry)| matches!(entry, Entry::File(_))).map(|(path, _)| path)
+    }
+
     fn is_directory(&self, path: &Path) -> bool {
         path == Path::new("/")
             || self.entries.range(path.to_owned()..).any(|(entry, _)| entry != path && entry.starts_with(path))

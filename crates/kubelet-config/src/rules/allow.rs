@@ -77,7 +77,7 @@ fn comment(line: &str) -> Option<&str> {
 
 /// The comment that speaks of a finding: its line, and its reason, which may be empty.
 fn search(lines: &[String], finding: &Finding) -> Option<(u32, String)> {
-    let rule = super::rules().find(|rule| rule.id == finding.rule);
+    let rule = super::rule(finding.rule);
     let request = |(index, line): (usize, &String)| {
         let request: String = comment(line)?.strip_prefix(MARK)?.chars().take(MAX_COMMENT_CHARS).collect();
         Some((u32::try_from(index + 1).ok()?, reason(&request, finding.rule, rule)?))

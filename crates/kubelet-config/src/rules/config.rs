@@ -63,9 +63,10 @@ fn add_kind(snapshot: &Snapshot, file: &ConfigFile) -> Vec<Step> {
 }
 
 pub(super) fn unknown_field(snapshot: &Snapshot, report: &mut Report) {
-    for field in snapshot.config.unknown.iter().filter(|field| field.since.is_none()) {
+    for field in &snapshot.config.unknown {
         report.add(match (&field.below, field.meant) {
             _ if field.duplicate => twice(field),
+            _ if field.since.is_some() => too_new(snapshot, field),
             (Some(above), _) => not_indented(snapshot, field, above),
             (None, Some(flag)) if flag.starts_with("--") => only_a_flag(snapshot, field, flag),
             _ => unknown(snapshot, field),
@@ -160,17 +161,13 @@ fn why(path: &str, meant: &str) -> &'static str {
     }
 }
 
-pub(super) fn too_new(snapshot: &Snapshot, report: &mut Report) {
-    for field in &snapshot.config.unknown {
-        let (Some(since), Some(version)) = (field.since, &snapshot.version) else { continue };
-        let (path, at) = (&field.path, &field.at);
-        let message = format!("{path} exists since {since}: this kubelet ({version}) ignores it");
-        report.add(
-            Finding::new("CF008", Severity::Warning, at.clone(), message)
-                .remedy(edits::deletion(snapshot, at, path))
-                .say(format!("or upgrade the kubelet to {since}")),
-        );
-    }
+fn too_new(snapshot: &Snapshot, field: &UnknownField) -> Finding {
+    let (path, at) = (&field.path, &field.at);
+    let since = field.since.map_or_else(String::new, |since| since.to_string());
+    let version = snapshot.version.as_ref().map_or_else(String::new, |version| format!(" ({version})"));
+    let message = format!("{path} exists since {since}: this kubelet{version} ignores it");
+    let finding = Finding::new("CF002", Severity::Warning, at.clone(), message);
+    finding.remedy(edits::deletion(snapshot, at, path)).say(format!("or upgrade the kubelet to {since}"))
 }
 
 /// Whether the files are k3s's or RKE2's own, which they write anew at each start.

@@ -6,7 +6,7 @@ use crate::kubelet::layers::Launcher;
 use crate::kubelet::location::Location;
 use crate::kubelet::machine::{Certificate, ClientCredential, FileState, Kubeconfig};
 use crate::kubelet::snapshot::{Lifecycle, Snapshot};
-use crate::kubelet::systemd::{EventKind, LoadState};
+use crate::kubelet::systemd::LoadState;
 
 pub(super) mod access;
 pub(super) mod dates;
@@ -82,31 +82,24 @@ pub(super) fn no_credentials(snapshot: &Snapshot, report: &mut Report) {
 
 /// AU011.
 pub(super) fn standalone(snapshot: &Snapshot, report: &mut Report) {
+    const MESSAGE: &str =
+        "the kubelet runs without --kubeconfig: it is standalone, talks to no API server and registers no Node";
     let kubeconfig = |text: &str| flags_in(text).iter().any(|flag| flag.name == "kubeconfig");
     let is_known = snapshot.unit.load == LoadState::Loaded && !snapshot.command.args.is_empty();
     if !is_known || snapshot.settings.text("--kubeconfig").is_some() || settings::are_managed(snapshot) {
         return;
     }
-    let lost = snapshot.unit.events.iter().find_map(|event| match &event.kind {
-        EventKind::DropInMasked { by, .. } | EventKind::DropInShadowed { by } if kubeconfig(&event.text) => {
-            Some((event, Location::file(by)))
-        }
-        _ => None,
-    });
-    let message =
-        "the kubelet runs without --kubeconfig: it is standalone, talks to no API server and registers no Node";
+    // Where the flag is lost, that is the mistake.
+    let loss = report.findings.iter_mut().find(|one| one.lost_flags.iter().any(|flag| kubeconfig(flag)));
+    if let Some(loss) = loss {
+        loss.severity = loss.severity.max(Severity::Error);
+        loss.message.push_str(". So ");
+        loss.message.push_str(MESSAGE);
+        return;
+    }
     let command = settings::command(snapshot);
-    let Some((event, by)) = lost else {
-        let finding = Finding::new("AU011", Severity::Warning, command.clone(), message);
-        return report.add(finding.say_at(&command, "add --kubeconfig=FILE to the command"));
-    };
-    let fix = format!("so that systemd reads {} again, delete the file", event.at);
-    let why = format!("{message}. {by} is in the place of {}, which has the flag", event.at);
-    report.add(
-        Finding::new("AU011", Severity::Error, by.clone(), why)
-            .say_at(&by, fix)
-            .step(event.at.clone(), "has --kubeconfig"),
-    );
+    let finding = Finding::new("AU011", Severity::Warning, command.clone(), MESSAGE);
+    report.add(finding.say_at(&command, "add --kubeconfig=FILE to the command"));
 }
 
 fn is_missing(kubeconfig: &FileState<Kubeconfig>) -> bool {

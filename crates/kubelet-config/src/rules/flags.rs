@@ -10,7 +10,7 @@ use super::{Finding, Report, Severity, at};
 use crate::kubelet::flags::table::{self, FLAGS};
 use crate::kubelet::flags::{FlagSpec, FlagUse};
 use crate::kubelet::snapshot::Snapshot;
-use crate::kubelet::text::shortened;
+use crate::kubelet::text::{nearest, shortened};
 use crate::kubelet::version::{Minor, Version};
 use crate::step::Step;
 
@@ -106,19 +106,6 @@ fn not_a_long_flag(snapshot: &Snapshot, used: &FlagUse) -> Finding {
         return finding.say_at(&at, format!("delete `{flag}`"));
     }
     finding.with(at::rename(snapshot, used, format!("--{bare}")))
-}
-
-/// The name that was probably meant.
-fn nearest(name: &str, known: impl Iterator<Item = &'static str>) -> Option<&'static str> {
-    // Longer than any name by more than what is allowed to differ: no need to compare.
-    if name.len() > 64 {
-        return None;
-    }
-    known
-        .map(|near| (strsim::osa_distance(name, near), near))
-        .min()
-        .filter(|(distance, near)| *distance <= 3 && *distance * 3 <= near.len())
-        .map(|(_, near)| near)
 }
 
 /// The user's flags that are removed in some release, with that release.

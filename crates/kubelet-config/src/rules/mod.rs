@@ -156,6 +156,12 @@ impl Finding {
         self
     }
 
+    /// Whether its message names a field.
+    fn names(&self, path: &str) -> bool {
+        let mut words = self.message.split(|c: char| !c.is_ascii_alphanumeric() && c != '.');
+        words.any(|word| word.trim_end_matches('.') == path)
+    }
+
     /// With another sentence in its message.
     fn and(mut self, sentence: &str) -> Self {
         self.message.push_str(if self.message.ends_with('?') { " " } else { ". " });
@@ -196,7 +202,7 @@ impl Finding {
 }
 
 /// A rule, as `rules.toml` describes it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub struct Rule {
     /// `SD001`; a part of the interface, never changed.
     pub id: &'static str,
@@ -212,17 +218,37 @@ pub struct Rule {
     pub fix: &'static str,
     /// Where it was seen: issue numbers, a man page.
     pub seen: &'static str,
+    /// Whether it finds that disk and running system differ: a change of a file brings that about by itself.
+    pub is_drift: bool,
+    is_on_text: bool,
+    explained_by: &'static [&'static str],
+    lost_flag: &'static str,
+    needs: Option<&'static [&'static str]>,
+    check: fn(&Snapshot, &mut Report),
 }
 
 impl Rule {
+    const NONE: Self = Self {
+        id: "",
+        name: "",
+        severity: "",
+        summary: "",
+        explanation: "",
+        fix: "",
+        seen: "",
+        is_drift: false,
+        is_on_text: false,
+        explained_by: &[],
+        lost_flag: "",
+        needs: None,
+        check: |_, _| {},
+    };
+
     /// Summary and explanation.
     pub fn meaning(&self) -> String {
         format!("{} {}", self.summary, self.explanation).trim_end().to_owned()
     }
 }
-
-/// Judges by one rule.
-type Check = fn(&Snapshot, &mut Report);
 
 /// The taint that a kubelet with an external cloud provider gives its Node, until the cloud controller has seen it.
 pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
@@ -230,93 +256,6 @@ pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized"
 /// The age of a Node, in seconds, from which that taint is an error: shorter than the shortest of the autoscalers'
 /// deadlines, 5 minutes. `nodevigil check` run twice may report a warning first and an error later.
 pub const UNINITIALIZED_TOO_LATE_SECS: u64 = 240;
-
-/// What a rule on settings needs: the kubelet's command line is known, and none of these settings is still to be written,
-/// as before `kubeadm join`.
-type Needs = Option<&'static [&'static str]>;
-
-/// The rules by id, family by family, each with what it needs and what judges.
-const CHECKS: &[(&str, Needs, Check)] = &[
-    ("SD001", None, environment::overridden_by_file),
-    ("SD024", None, environment::environment_order),
-    ("SD002", None, references::not_referenced),
-    ("SD006", None, references::braces_one_word),
-    ("SD007", None, references::exec_drops_variable),
-    ("SD003", None, env_files::not_read),
-    ("SD004", None, env_files::line_ignored),
-    ("SD012", None, env_files::required_missing),
-    ("SD013", None, env_files::dropped),
-    ("SD014", None, env_files::quote_swallow),
-    ("SD005", None, syntax::assignment_split),
-    ("SD011", None, syntax::unknown),
-    ("SD015", None, syntax::continuation_broken),
-    ("SD018", None, syntax::bad_specifier),
-    ("SD025", None, encoding::encoding),
-    ("SD008", None, unit::bad_setting),
-    ("SD019", None, unit::missing_or_masked),
-    ("SD026", None, unit::permissions),
-    ("SD009", None, dropins::ignored),
-    ("SD010", None, dropins::hidden),
-    ("SD020", None, drift::needs_daemon_reload),
-    ("SD021", None, drift::argv_drift),
-    ("SD023", None, layers::wrapper_unresolvable),
-    ("SD027", None, layers::list_replaced),
-    ("SD028", None, layers::args_file_split),
-    ("SD029", None, layers::unknown_option::unknown_option),
-    ("FL001", None, flags::unknown),
-    ("FL002", None, flags::removed),
-    ("FL003", None, flags::removed_soon),
-    ("FL004", None, flags::value::bad_value),
-    ("FL005", None, flags::duplicate::duplicate),
-    ("FL006", None, flags::gates::feature_gate),
-    ("SD016", None, flags::stray::stray),
-    ("CF001", None, config::unreadable),
-    ("CF002", None, config::unknown_field),
-    ("CF003", None, config::dir::config_dir),
-    ("CF004", None, config::dir::ignored),
-    ("CF005", None, config::bad_kind),
-    ("CF007", Some(&[]), config::limits::invalid),
-    ("CF008", None, config::too_new),
-    ("CF009", None, beside::file_missing),
-    ("CL001", None, cloud_provider::cloud_provider_missing),
-    ("CL002", None, cloud::provider_invalid),
-    ("CL004", None, cloud::api::registered_before),
-    ("CL005", None, cloud::provider_id::provider_id),
-    ("CL006", None, cloud::address::node_ip),
-    ("CL007", None, cloud::name::name_mismatch),
-    ("CL008", None, cloud::name::name_bad),
-    ("CL009", None, cloud::label_forbidden),
-    ("CP001", None, cloud::api::version_skew),
-    ("CP005", None, cloud::api::taint_stuck),
-    ("CP006", None, beside::static_pods),
-    ("CP007", None, beside::inhibit_delay),
-    ("RT001", Some(&[]), runtime::socket_missing),
-    ("RT002", None, runtime::plugin_disabled),
-    ("RT003", Some(&["cgroupDriver"]), runtime::driver_mismatch),
-    ("RT005", None, runtime::cgroup_v1),
-    ("RS001", Some(&["kubeReserved", "systemReserved"]), resources::reserved_absent),
-    ("RS002", Some(&["evictionHard"]), resources::eviction_zeroed),
-    ("RS003", Some(&["evictionHard", "evictionSoft"]), resources::eviction_nonsense),
-    ("RS005", Some(&[]), resources::enforce_cgroup_missing),
-    ("RS006", Some(&["cpuManagerPolicy", "memoryManagerPolicy"]), resources::state_file::other_policy),
-    ("RS007", None, resources::map_replaced::map_replaced),
-    ("KN001", Some(&[]), kernel::swap_on),
-    ("KN002", None, kernel::ip_forward),
-    ("KN003", None, kernel::br_netfilter),
-    ("KN004", Some(&[]), kernel::protect_kernel_defaults),
-    ("NW001", None, network::cni_missing),
-    ("NW003", Some(&["resolvConf"]), network::resolv_loop),
-    ("NW004", Some(&["clusterDNS"]), beside::cluster_dns),
-    ("NW005", None, beside::proxied),
-    ("AU001", Some(&[]), credentials::no_credentials),
-    ("AU011", Some(&[]), credentials::standalone),
-    ("AU002", None, credentials::dates::client_certificate),
-    ("AU003", Some(&["rotateCertificates"]), credentials::dates::rotation_off),
-    ("AU007", Some(&["authentication.anonymous.enabled"]), credentials::access::anonymous),
-    ("AU008", Some(&["authorization.mode"]), credentials::access::always_allow),
-    ("AU009", Some(&["readOnlyPort"]), credentials::access::read_only_port),
-    ("AU010", None, credentials::dates::serving_certificate),
-];
 
 /// Every rule, in the order in which they judge.
 ///
@@ -329,6 +268,11 @@ pub fn rules() -> impl Iterator<Item = &'static Rule> {
     RULES.iter()
 }
 
+/// The rule of that id.
+pub(crate) fn rule(id: &str) -> Option<&'static Rule> {
+    rules().find(|rule| rule.id == id)
+}
+
 /// Judges a snapshot by every rule.
 ///
 /// ```
@@ -339,17 +283,22 @@ pub fn rules() -> impl Iterator<Item = &'static Rule> {
 /// ```
 pub fn lint(snapshot: &Snapshot) -> Report {
     let mut report = Report::default();
-    for (rule, needs, check) in CHECKS {
-        match needs.and_then(|paths| settings::unknown(snapshot, paths)) {
-            Some(lacks) => report.not_checked(rule, lacks),
-            None => check(snapshot, &mut report),
+    for rule in rules() {
+        match rule.needs.and_then(|paths| settings::unknown(snapshot, paths)) {
+            Some(lacks) => report.not_checked(rule.id, lacks),
+            None => (rule.check)(snapshot, &mut report),
         }
     }
+    // What the kubelet cannot decode it judges no further.
+    let undecoded: Vec<&str> = snapshot.config.undecoded().collect();
+    report
+        .findings
+        .retain(|one| matches!(one.rule, "CF001" | "CF005") || !undecoded.iter().any(|path| one.names(path)));
     order::settle(&mut report);
     config::edits::withhold(snapshot, &mut report);
     for finding in &mut report.findings {
         finding.fix = finding.remedy.sentence(snapshot).or_else(|| {
-            let (first, rest) = rules().find(|rule| rule.id == finding.rule)?.fix.split_at_checked(1)?;
+            let (first, rest) = rule(finding.rule)?.fix.split_at_checked(1)?;
             Some(first.to_lowercase() + rest.trim_end_matches('.'))
         });
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Finding, Report, Severity};
+use super::{Finding, Report, Severity, rule};
 use crate::kubelet::location::Location;
 use crate::step::Step;
 
@@ -50,49 +50,38 @@ fn bound(findings: &mut Vec<Finding>) {
     }
 }
 
-/// Rules on the kubelet's arguments, and the rules on text that explain such a finding if they name its line.
-const EXPLAINED_BY: &[(&[&str], &[&str])] = &[
-    (&["SD016"], &["SD006", "SD014", "SD015", "SD025"]),
-    (&["FL001", "FL004", "CF007", "CL006", "CL008", "CL009"], &["SD006", "SD014", "SD025"]),
-];
-
-/// Rules, and the lost flag without which they would find nothing.
-const EXPLAINED_BY_LOSS: &[(&str, &str)] = &[("KN001", "--fail-swap-on=false")];
-
 /// What is wrong with an argument may follow from the text that it comes from: then that is to be corrected.
 fn explain(findings: &mut [Finding]) {
     let causes: Vec<_> =
         findings.iter().map(|finding| (text_of(finding, findings), loss_of(finding, findings))).collect();
     for (finding, (text, loss)) in findings.iter_mut().zip(causes).filter(|(finding, _)| finding.caused_by.is_none()) {
-        if let Some((rule, at)) = &text {
-            finding.remedy = Step::say(format!("follow the fix of {rule} at {at}")).into();
+        if let Some((id, at)) = &text {
+            finding.remedy = Step::say(format!("follow the fix of {id} at {at}")).into();
         }
         finding.caused_by = text.or(loss);
     }
 }
 
-/// Rules on text that systemd reads otherwise than it looks.
-const ON_TEXT: [&str; 6] = ["SD004", "SD005", "SD014", "SD015", "SD018", "SD025"];
-
-/// Where such text is an error, the value that is meant is not known: no other edit may build on it.
+/// Where text that systemd reads otherwise than it looks is an error, the value that is meant is not known: no other
+/// edit may build on it.
 fn text_first(findings: &mut [Finding]) {
-    let on_text = |finding: &Finding| ON_TEXT.contains(&finding.rule);
+    let on_text = |finding: &Finding| rule(finding.rule).is_some_and(|rule| rule.is_on_text);
     let errors = findings.iter().filter(|one| on_text(one) && one.severity >= Severity::Error && one.at.line > 0);
     let errors: BTreeMap<_, _> = errors.map(|one| (one.at.at_line(one.at.line), one.rule)).collect();
     for finding in findings.iter_mut() {
         let own = on_text(finding).then(|| finding.at.at_line(finding.at.line));
         let places = || finding.remedy.edits().filter_map(Step::at).map(|at| at.at_line(at.line));
         let error = places().filter(|line| own.as_ref() != Some(line)).find_map(|line| errors.get_key_value(&line));
-        if let Some((at, rule)) = error {
+        if let Some((at, id)) = error {
             finding.remedy =
-                Step::say(format!("first follow the fix of {rule} at {at}, then run the check again")).into();
+                Step::say(format!("first follow the fix of {id} at {at}, then run the check again")).into();
         }
     }
 }
 
 /// The finding on the text that a finding on an argument follows from.
 fn text_of(finding: &Finding, all: &[Finding]) -> Option<(&'static str, Location)> {
-    let (_, rules) = EXPLAINED_BY.iter().find(|(rules, _)| rules.contains(&finding.rule))?;
+    let rules = rule(finding.rule)?.explained_by;
     let places =
         |one: &Finding| one.chain.iter().map(|step| &step.at).chain([&one.at]).any(|at| overlaps(at, &finding.at));
     let cause = rules.iter().find_map(|rule| all.iter().find(|one| one.rule == *rule && places(one)))?;
@@ -101,7 +90,7 @@ fn text_of(finding: &Finding, all: &[Finding]) -> Option<(&'static str, Location
 
 /// The finding on the lost flag without which there would be no finding.
 fn loss_of(finding: &Finding, all: &[Finding]) -> Option<(&'static str, Location)> {
-    let (_, flag) = EXPLAINED_BY_LOSS.iter().find(|(rule, _)| *rule == finding.rule)?;
+    let flag = rule(finding.rule)?.lost_flag;
     let cause = all.iter().find(|one| one.lost_flags.iter().any(|lost| lost == flag))?;
     Some((cause.rule, cause.at.clone()))
 }

@@ -11,6 +11,7 @@ use crate::kubelet::layers::Launcher;
 use crate::kubelet::location::Location;
 use crate::kubelet::snapshot::Snapshot;
 use crate::kubelet::systemd::{Arg, Assignment, Exec, Source, Variable};
+use crate::kubelet::text::nearest;
 use crate::step::{Remedy, Step};
 
 pub(super) fn not_referenced(snapshot: &Snapshot, report: &mut Report) {
@@ -36,10 +37,10 @@ pub(super) fn not_referenced(snapshot: &Snapshot, report: &mut Report) {
     report.findings.extend(kubeadms_variable(snapshot, exec));
     let most = (MAX_COMPARISONS / references.len().max(1)).min(MAX_FINDINGS);
     for (name, variable) in snapshot.unit.variables.iter().filter(is_idle).take(most) {
-        let near = references
-            .iter()
-            .filter(|(used, _, _)| is_near(name, used))
-            .min_by_key(|(used, _, _)| strsim::levenshtein(name, used));
+        // A longer name (`…_OLD`) is chosen on purpose.
+        let others = references.iter().map(|(used, ..)| used.as_str());
+        let near = nearest(name, others.filter(|used| name.len() <= used.len() || !name.contains(*used)));
+        let near = near.and_then(|near| references.iter().find(|(used, ..)| used == near));
         let near = near.map(|(used, at, _)| (used.as_str(), at));
         let meant = near.and_then(|(used, _)| snapshot.unit.variables.get(used));
         let near_is_set = meant.is_some_and(|meant| !meant.effective.value.is_empty());
@@ -73,16 +74,6 @@ fn kubeadms_variable(snapshot: &Snapshot, exec: &Exec) -> Option<Finding> {
 
 /// How many pairs of names are compared: far more than any unit has, and a bound for a hostile one.
 const MAX_COMPARISONS: usize = 20_000;
-
-/// Whether two names are so near that one is a slip for the other. A longer name (`…_OLD`) is chosen on purpose.
-fn is_near(name: &str, used: &str) -> bool {
-    const MAX_NAME_BYTES: usize = 64;
-    if name.len().max(used.len()) > MAX_NAME_BYTES || name.len() > used.len() && name.contains(used) {
-        return false;
-    }
-    let slips = if name.len().min(used.len()) >= 8 { 2 } else { 1 };
-    name.eq_ignore_ascii_case(used) || strsim::levenshtein(name, used) <= slips
-}
 
 /// The variables that `ExecStartPre=` and its like use, as far as these were kept.
 fn used_by_other_commands(snapshot: &Snapshot) -> BTreeSet<&str> {

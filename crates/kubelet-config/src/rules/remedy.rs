@@ -205,17 +205,14 @@ pub(super) fn with_flags(snapshot: &Snapshot, effective: &Assignment, flags: &[S
     let (value, replaces) = joined(name, &effective.value, &flags.good);
     let is_packaged = NOT_THE_OPERATORS.iter().any(|directory| Path::new(&*at.file).starts_with(directory));
     let is_literal = in_file || !has_specifiers(snapshot, at);
+    let word = environment_word(name, &value);
     let step = if in_file {
         Step::lines(at, env_file_line(name, &value))
+    } else if is_packaged {
+        let lines = format!("[Service]\nEnvironment={word}");
+        Step::Append { to: Location::file(own_drop_in(snapshot, at)?), lines }
     } else {
-        let word = environment_word(name, &value);
-        match is_packaged {
-            true => Step::Append {
-                to: Location::file(own_drop_in(snapshot, at)?),
-                lines: format!("[Service]\nEnvironment={word}"),
-            },
-            false => Step::write(Some(at.clone()), at, "Environment=", word),
-        }
+        Step::write(Some(at.clone()), at, "Environment=", word)
     };
     let is_sure = is_one_line(effective) && is_literal && !replaces && !value.contains('$');
     let condition = replaces.then(|| Step::say(format!("if {} is right", flags.good.join(" "))));

@@ -39,17 +39,19 @@ pub(super) fn reserved_absent(snapshot: &Snapshot, report: &mut Report) {
     if reserves("kubeReserved") || reserves("systemReserved") {
         return;
     }
-    let gib = memory_bytes(snapshot).map(|bytes| bytes / GIB);
-    let severity = if gib.is_some_and(|gib| gib < SMALL_GIB) { Severity::Warning } else { Severity::Info };
-    let amount = gib.map_or_else(|| "all memory".to_owned(), |gib| format!("all {gib:.1} GiB of memory"));
+    let Some(bytes) = memory_bytes(snapshot) else { return report.not_checked("RS001", "the machine's memory") };
+    let gib = bytes / GIB;
+    if gib >= SMALL_GIB {
+        return;
+    }
     let new_argument = snapshot.command.new_argument.as_ref().map(|new| Location::file(&*new.at.file));
     let place =
         settings::config_file(snapshot).cloned().or(new_argument).unwrap_or_else(|| settings::command(snapshot));
     let message = format!(
-        "neither kubeReserved nor systemReserved reserves memory (both are empty by default). Pods may use {amount} except \
+        "neither kubeReserved nor systemReserved reserves memory (both are empty by default). Pods may use all {gib:.1} GiB of memory except \
          the eviction threshold, and then the kubelet and the runtime run out of memory"
     );
-    let finding = Finding::new("RS001", severity, place, message);
+    let finding = Finding::new("RS001", Severity::Warning, place, message);
     let has_place = !settings::is_default(snapshot, "systemReserved")
         || settings::config_file(snapshot).is_some() && !settings::are_managed(snapshot);
     let remedy = if has_place {
@@ -222,8 +224,6 @@ fn nonsense(key: &str, text: &str, memory: Option<f64>) -> Option<(Severity, Str
             "at least 30 % of the machine's {mib:.0} MiB stay unused, because the kubelet evicts pods before they are used"
         );
         Some((Severity::Warning, message))
-    } else if limit > 0.0 && limit < 50.0 * MIB {
-        Some((Severity::Warning, "the kernel's OOM killer acts before the kubelet evicts a pod".to_owned()))
     } else {
         None
     }

@@ -255,7 +255,7 @@ fn outside_section(snapshot: &Snapshot, event: &Event, new: impl FnOnce(String) 
     };
     let file = event.at.file.rsplit('/').next().unwrap_or_default();
     let dropins = snapshot.unit.dropins.iter().filter_map(|path| path.file_name()?.to_str());
-    let near = dropins.take(50).find(|name| *name != file && strsim::levenshtein(name, file) <= 2);
+    let near = nearest(file, dropins.take(50).filter(|name| *name != file));
     let near = near.map(|name| format!(". Perhaps the name of this file was meant to be {name}, not {}", quoted(file)));
     new(message + &near.unwrap_or_default()).with(Step::lines(&event.at, format!("[Service]\n{line}")))
 }

@@ -43,12 +43,6 @@ fn every_rule_is_complete_and_no_two_are_alike() {
     }
 }
 
-#[test]
-fn every_rule_of_the_table_judges_and_every_rule_that_judges_is_in_the_table() {
-    let judges: Vec<&str> = CHECKS.iter().map(|(id, ..)| *id).collect();
-    assert_eq!(rules().map(|rule| rule.id).collect::<Vec<_>>(), judges);
-}
-
 /// The text of every file below `src/rules`.
 fn texts(directory: &std::path::Path) -> Vec<(String, String)> {
     let mut texts = Vec::new();

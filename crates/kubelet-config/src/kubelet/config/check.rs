@@ -8,21 +8,28 @@ use super::{ConfigFileState, UnknownField};
 use crate::kubelet::flags::table::FLAGS;
 use crate::kubelet::flags::{self};
 use crate::kubelet::quantity;
-use crate::kubelet::text::shortened;
+use crate::kubelet::text::{bare, nearest, shortened};
 use crate::kubelet::version::Version;
 
 /// The most findings of each kind that are kept.
 const MAX_FINDINGS: usize = 200;
 
 /// Holds a document, or the merge of several, against the table. Keys that the kubelet does not take are added to
-/// `unknown`; values that it cannot decode come back, each as the state of its file.
-pub(super) fn check(root: &Node, version: Option<&Version>, unknown: &mut Vec<UnknownField>) -> Vec<ConfigFileState> {
-    let mut checked = Checked { unknown, wrong: Vec::new() };
+/// `unknown`; values that it cannot decode come back, each as the state of its file. The merge is decoded by Go's own
+/// decoder, which takes keys of any case.
+pub(super) fn check(
+    root: &Node,
+    version: Option<&Version>,
+    any_case: bool,
+    unknown: &mut Vec<UnknownField>,
+) -> Vec<ConfigFileState> {
+    let mut checked = Checked { any_case, unknown, wrong: Vec::new() };
     checked.structure(root, "", version);
     checked.wrong
 }
 
 struct Checked<'a> {
+    any_case: bool,
     unknown: &'a mut Vec<UnknownField>,
     wrong: Vec<ConfigFileState>,
 }
@@ -33,7 +40,7 @@ impl Checked<'_> {
         let mut above: Option<(&Entry, &Field)> = None;
         for entry in node.entries() {
             let path = format!("{prefix}{}", entry.key);
-            let field = fields::find(&path);
+            let field = fields::of_key(&path, self.any_case);
             let known = field.filter(|field| field.is_known_in(version));
             let duplicate = !seen.insert(entry.key.as_str());
             if (duplicate || known.is_none()) && self.unknown.len() < MAX_FINDINGS {
@@ -60,14 +67,17 @@ impl Checked<'_> {
                 self.wrong.push(ConfigFileState::Bad {
                     at: node.at.clone(),
                     reason: format!("{path} takes {}, not {}", wanted(kind), got(node, kind)),
-                    // Headers may hold a password.
-                    right: right(node, kind).filter(|_| !path.starts_with("staticPodURLHeader")),
+                    // Of most texts a number is not what was meant.
+                    right: right(node, kind).filter(|_| kind != Kind::String || is_amount(path)),
                 });
             }
             return;
         }
         match kind {
-            Kind::Object => self.structure(node, &format!("{path}."), version),
+            Kind::Object => {
+                let path = fields::of_key(path, self.any_case).map_or(path, |field| field.path);
+                self.structure(node, &format!("{path}."), version);
+            }
             Kind::List(of) => {
                 let path = format!("{path}[]");
                 for item in node.items() {
@@ -97,7 +107,7 @@ impl UnknownField {
 }
 
 /// Whether Go's decoder takes the value itself; what is in lists and maps is not looked at.
-fn fits(node: &Node, kind: Kind) -> bool {
+pub(super) fn fits(node: &Node, kind: Kind) -> bool {
     match (kind, &node.value) {
         (Kind::Bool, Value::Bool(_))
         | (Kind::String, Value::String(_))
@@ -111,6 +121,12 @@ fn fits(node: &Node, kind: Kind) -> bool {
         (Kind::Quantity, Value::String(text) | Value::Number(text)) => quantity::parse(text.trim()).is_some(),
         _ => false,
     }
+}
+
+fn is_amount(path: &str) -> bool {
+    ["kubeReserved.", "systemReserved.", "evictionHard.", "evictionMinimumReclaim."]
+        .iter()
+        .any(|map| path.starts_with(map))
 }
 
 /// A number or a boolean without its quotes, a number as text.
@@ -180,17 +196,15 @@ fn has_key(above: &Field, key: &str) -> bool {
 
 /// The field that a key which is none was probably meant to be.
 fn meant(prefix: &str, key: &str) -> Option<&'static str> {
-    // Longer than any field or flag.
-    if key.len() > 64 {
-        return None;
-    }
-    let bare = |name: &str| name.replace(['-', '_'], "").to_lowercase();
     let written = bare(key);
     let name_of = |field: &Field| field.path.rsplit('.').next().map(bare).unwrap_or_default();
-    let siblings =
-        || FIELDS.iter().filter(|field| field.path.strip_prefix(prefix).is_some_and(|name| !name.contains('.')));
-    if let Some(sibling) = siblings().find(|field| name_of(field) == written) {
-        return Some(sibling.path);
+    let siblings = || {
+        let names = FIELDS.iter().filter_map(|field| field.path.strip_prefix(prefix));
+        names.filter(|name| !name.contains('.'))
+    };
+    let sibling = |name: &str| fields::find(&format!("{prefix}{name}")).map(|field| field.path);
+    if let Some(name) = siblings().find(|name| bare(name) == written) {
+        return sibling(name);
     }
     if let Some(flag) = FLAGS.iter().find(|flag| flag.field.is_some() && bare(flag.name) == written) {
         return flag.field;
@@ -202,6 +216,5 @@ fn meant(prefix: &str, key: &str) -> Option<&'static str> {
     if let (Some(field), None) = (elsewhere.next(), elsewhere.next()) {
         return Some(field.path);
     }
-    let near = siblings().map(|field| (strsim::osa_distance(&name_of(field), &written), field.path)).min()?;
-    (near.0 <= 2 && written.len() >= 5).then_some(near.1)
+    nearest(key, siblings()).and_then(sibling)
 }

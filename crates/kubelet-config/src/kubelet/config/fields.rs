@@ -110,6 +110,12 @@ pub fn find(path: &str) -> Option<&'static Field> {
     FIELDS.binary_search_by(|field| field.path.cmp(path)).ok().map(|index| &FIELDS[index])
 }
 
+/// The field of a key at that path, perhaps of another case: Go's own decoder takes it.
+pub(super) fn of_key(path: &str, any_case: bool) -> Option<&'static Field> {
+    let of_any_case = || FIELDS.iter().find(|field| any_case && field.path.eq_ignore_ascii_case(path));
+    find(path).or_else(of_any_case)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

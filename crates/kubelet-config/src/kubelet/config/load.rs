@@ -44,8 +44,8 @@ pub(in crate::kubelet) fn load_config_from(
         config.given = true;
         let mut file = read(tree, &path, used, false);
         if let Some(document) = &file.document {
-            let wrong = check::check(document, version, &mut config.unknown);
-            merged = Some(merge::known(document.clone(), "", version));
+            let wrong = check::check(document, version, false, &mut config.unknown);
+            merged = Some(merge::known(document.clone(), "", version, false));
             if let (ConfigFileState::Read, Some(wrong)) = (&file.state, wrong.into_iter().next()) {
                 file.state = wrong;
             }
@@ -56,10 +56,10 @@ pub(in crate::kubelet) fn load_config_from(
         for path in walk(tree, &directory, used, &mut config.files) {
             let file = read(tree, &path, used, true);
             if let Some(document) = file.document.clone() {
-                check::check(&document, version, &mut config.unknown);
+                check::check(&document, version, false, &mut config.unknown);
                 // The kubelet exits over a duplicate here, which is said of the file.
                 config.unknown.retain(|field| !field.duplicate || field.at.file != file.at.file);
-                merged = Some(merge::patch(merged, merge::known(document, "", version)));
+                merged = Some(merge::patch(merged, merge::known(document, "", version, true)));
             }
             config.files.push(file);
         }
@@ -79,7 +79,7 @@ fn path_of<'a>(flags: &'a CommandLine, name: &str, directory: &Path) -> Option<(
 
 /// Drop-ins are decoded after they are merged, so that a later one may correct an earlier one.
 fn judge_merge(files: &mut [ConfigFile], merged: &Node, version: Option<&Version>) {
-    for wrong in check::check(merged, version, &mut Vec::new()) {
+    for wrong in check::check(merged, version, true, &mut Vec::new()) {
         let ConfigFileState::Bad { at, .. } = &wrong else { continue };
         let file = files.iter_mut().find(|file| file.drop_in && file.at.file == at.file);
         if let Some(file) = file.filter(|file| file.state == ConfigFileState::Read) {

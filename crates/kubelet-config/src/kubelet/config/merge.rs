@@ -24,14 +24,14 @@ pub(super) fn patch(target: Option<Node>, patch: Node) -> Node {
     Node { value: Value::Map(merged.into_values().collect()), at }
 }
 
-/// The fields that the kubelet of that version knows.
-pub(super) fn known(node: Node, prefix: &str, version: Option<&Version>) -> Node {
+/// The fields that the kubelet of that version knows; of a drop-in also those of another case.
+pub(super) fn known(node: Node, prefix: &str, version: Option<&Version>, any_case: bool) -> Node {
     let Value::Map(entries) = node.value else { return node };
     let entries = by_key(entries).into_values().filter_map(|mut entry| {
         let path = format!("{prefix}{}", entry.key);
-        let field = fields::find(&path).filter(|field| field.is_known_in(version))?;
+        let field = fields::of_key(&path, any_case).filter(|field| field.is_known_in(version))?;
         if field.kind == Kind::Object {
-            entry.node = known(entry.node, &format!("{path}."), version);
+            entry.node = known(entry.node, &format!("{}.", field.path), version, any_case);
         }
         Some(entry)
     });

@@ -109,6 +109,15 @@ impl Configuration {
         self.entry(path).map(|entry| &entry.node)
     }
 
+    /// The fields whose value the kubelet cannot decode.
+    pub(crate) fn undecoded(&self) -> impl Iterator<Item = &'static str> {
+        let is_wrong = |field: &&fields::Field| {
+            self.get(field.path)
+                .is_some_and(|node| node.value != document::Value::Null && !check::fits(node, field.kind))
+        };
+        fields::FIELDS.iter().filter(is_wrong).map(|field| field.path)
+    }
+
     /// The merged entry of a field, its path with dots: key and value.
     pub fn entry(&self, path: &str) -> Option<&Entry> {
         self.merged.as_ref()?.find(path)

@@ -73,6 +73,8 @@ fn out_of_range(snapshot: &Snapshot, path: &'static str, taken: &'static str) ->
     let meant = snapshot.settings.text(path).filter(|_| is_words).and_then(|text| nearest(text, taken.split('|')));
     let at = settings::place(snapshot, path);
     match meant {
+        // With it any client may do everything.
+        Some("AlwaysAllow") => finding.say_at(&at, "write Webhook, with which the API server decides,"),
         // By itself it is an exit as well.
         Some("Static") => finding.say_at(&at, "write Static, and what it needs of reservedMemory beside it,"),
         Some("static") => finding.say_at(&at, "write static, and a reservation of CPUs beside it,"),

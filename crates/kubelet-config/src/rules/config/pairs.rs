@@ -148,9 +148,7 @@ fn shutdown(snapshot: &Snapshot, refuse: &mut impl FnMut(&'static str, String, &
             refuse(path, format!("{}, but the kubelet takes 0 or at least 1s", shown(path)), "at least 1s");
         }
     }
-    // What is no duration is CF001's.
-    let is_known = snapshot.settings.text(all).is_none_or(|text| duration_nanos(text).is_some());
-    if is_known && nanos(snapshot, critical) > nanos(snapshot, all) {
+    if nanos(snapshot, critical) > nanos(snapshot, all) {
         let message = format!("{}, but {} and must not be shorter", shown(critical), shown(all));
         refuse(critical, message, &format!("{all}'s value or less"));
     }

@@ -3,7 +3,7 @@ use crate::kubelet::resolve::Inputs;
 use crate::kubelet::snapshot::Lifecycle;
 use crate::kubelet::tree::MemoryTree;
 use crate::rules::Severity;
-use crate::rules::tests::support::{DROP_IN, carets, findings_with, fixed, found, kubeadm};
+use crate::rules::tests::support::{DROP_IN, answered, carets, findings_with, fixed, found, kubeadm};
 
 const CONFIG: &str = "/var/lib/kubelet/config.yaml";
 const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
@@ -32,7 +32,7 @@ fn before() -> Inputs {
 
 #[test]
 fn a_healthy_configuration_gives_nothing() {
-    for rule in ["CF001", "CF002", "CF003", "CF004", "CF005", "CF007", "CF008"] {
+    for rule in ["CF001", "CF002", "CF003", "CF004", "CF005", "CF007"] {
         assert!(found(&kubeadm(), Inputs::default(), rule).is_empty(), "{rule}");
     }
 }
@@ -73,12 +73,12 @@ fn a_fix_names_a_setting_as_it_is_written_at_its_place() {
     for (tree, rule, part) in [
         (with("authentication:\n  anonymous:\n    enabled: true\n"), "AU007", "write `enabled: false` at"),
         (misspelt, "CF002", "write `clientCAFile` in place of `clientCaFile` at"),
-        (json, "AU003", "add `\"rotateCertificates\": true` to"),
+        (json, "AU003", "add `\"rotateCertificates\": true` at"),
         (with("authorization:\n  mode: AlwaysAllow\n"), "AU008", "write `mode: Webhook` at"),
         (with("imageGCLowThresholdPercent: 90\n"), "CF007", "write `imageGCLowThresholdPercent: 80` at"),
         (by_drop_in, "AU009", "then `systemctl daemon-reload && systemctl restart kubelet`"),
         (flag("--eviction-soft=memory.available<1Gi"), "CF007", "into --eviction-soft-grace-period"),
-        (flag("--eviction-hard=memory.available<10Mi,nodefs.available<5%"), "RS003", "write memory.available<100Mi"),
+        (flag("--eviction-hard=memory.available<100Mi,nodefs.available<60%"), "RS003", "write nodefs.available<10%"),
     ] {
         let fix = fix(&tree, rule);
         assert!(fix.contains(part), "{fix}");
@@ -192,10 +192,9 @@ fn files_that_are_no_conf_are_not_read() {
 #[test]
 fn a_field_newer_than_the_kubelet_is_ignored() {
     let tree = with("rotateCertificates: true\nfailCgroupV1: false\n");
-    assert_eq!(carets(&tree, version("1.30.4"), "CF008"), ["warning /var/lib/kubelet/config.yaml:4:1+12"]);
-    assert_eq!(fixed(&tree, &version("1.30.4"), "CF008"), [text("rotateCertificates: true\n")]);
-    assert!(found(&tree, version("1.30.4"), "CF002").is_empty());
-    assert!(found(&tree, version("1.31.0"), "CF008").is_empty());
+    assert_eq!(carets(&tree, version("1.30.4"), "CF002"), ["warning /var/lib/kubelet/config.yaml:4:1+12"]);
+    assert_eq!(fixed(&tree, &version("1.30.4"), "CF002"), [text("rotateCertificates: true\n")]);
+    assert!(found(&tree, version("1.31.0"), "CF002").is_empty());
 }
 
 #[test]
@@ -220,19 +219,46 @@ fn the_answers_of_a_real_kubelet_are_those_of_the_rules() {
     let answers = include_str!("answers.txt");
     let mut wrong = Vec::new();
     for line in answers.lines().filter(|line| !line.starts_with('#')) {
-        let [answer, place, change] = line.splitn(3, ' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
-        let tree = match place {
-            "file" => with(&format!("{}\n", change.replace("\\n", "\n"))),
-            "flag" => kubeadm().file("/etc/default/kubelet", format!("KUBELET_EXTRA_ARGS='{change}'\n")),
-            _ => panic!("{line}"),
-        };
-        let tree = tree.file("/proc/meminfo", "MemTotal: 4000000 kB\n").file("/sys/devices/system/cpu/online", "0-1\n");
+        let (answer, change) = line.split_once(' ').unwrap();
+        let tree = answered(change);
         let fatal = findings_with(&tree, version("1.36.3")).into_iter().find(|one| one.severity == Severity::Fatal);
         if fatal.is_some() != (answer == "x") {
             wrong.push(format!("{line}: {:?}", fatal.map(|fatal| fatal.message)));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn a_value_that_the_kubelet_cannot_decode_is_one_finding() {
+    let listed = |tree: &MemoryTree| {
+        let found = findings_with(tree, version("1.37.0")).into_iter();
+        found.map(|one| (one.rule, one.message)).collect::<std::collections::BTreeSet<_>>()
+    };
+    let sound = listed(&with("rotateCertificates: true\n"));
+    let more = |text: &str| {
+        let found = listed(&with(&format!("rotateCertificates: true\n{text}\n")));
+        found.difference(&sound).map(|(rule, _)| *rule).collect::<Vec<_>>()
+    };
+    let fields = crate::kubelet::config::fields::FIELDS.iter().filter(|field| !field.path.contains(['.', '[']));
+    let own = ["rotateCertificates", "cgroupDriver", "clusterDNS", "systemReserved", "kind", "apiVersion"];
+    for field in fields.filter(|field| !own.contains(&field.path)) {
+        let value = if matches!(field.kind, Kind::List(_)) { "{a: b}" } else { "[1]" };
+        assert_eq!(more(&format!("{}: {value}", field.path)), ["CF001"], "{}", field.path);
+    }
+    assert_eq!(more("shutdownGracePeriod: 30\nshutdownGracePeriodCriticalPods: 10s"), ["CF001"]);
+}
+
+#[test]
+fn the_kubelet_decodes_a_key_of_another_case_in_a_dropin() {
+    for (text, fatal) in [("MaxPods: many", true), ("MaxPods: 5", false), ("Authentication: {X509: 5}", true)] {
+        let tree = with_dir().file("/d/a.conf", format!("{HEAD}{text}\n"));
+        assert_eq!(!found(&tree, version("1.36.3"), "CF001").is_empty(), fatal, "{text}");
+    }
+    assert!(
+        found(&with("MaxPods: many\n"), version("1.36.3"), "CF001").is_empty(),
+        "the main file takes no other case"
+    );
 }
 
 #[test]

@@ -104,8 +104,7 @@ pub(super) fn wrong_values(snapshot: &Snapshot) -> Vec<Finding> {
             if !is_word(snapshot, path, words, word) {
                 let what = what.replace('-', " ");
                 let why = format!("it does not know the {what} {}", shortened(word));
-                let meant = words.split('|').find(|known| known.eq_ignore_ascii_case(word));
-                let meant = meant.or_else(|| nearest(word, words.split('|')));
+                let meant = nearest(word, words.split('|'));
                 findings.push(refusal(snapshot, path, part, &why, meant));
             }
         }

@@ -399,8 +399,13 @@ fn a_kubelet_without_a_kubeconfig_is_standalone() {
     use crate::rules::tests::support::DROP_IN;
     assert!(found(&kubeadm(), Inputs::default(), "AU011").is_empty());
     let mask = "/etc/systemd/system/kubelet.service.d/10-kubeadm.conf";
-    let masked = found(&kubeadm().link(mask, "/dev/null"), Inputs::default(), "AU011");
-    assert!(masked[0].starts_with(&format!("error {mask}: ")) && masked[0].contains(DROP_IN), "{masked:?}");
+    let masked = found(&kubeadm().link(mask, "/dev/null"), Inputs::default(), "SD010");
+    assert!(masked[0].starts_with(&format!("error {DROP_IN}:1: ")) && masked[0].contains(mask), "{masked:?}");
+    assert!(masked[0].contains("runs without --kubeconfig"), "{masked:?}");
+    let unset = "[Service]\nUnsetEnvironment=KUBELET_KUBECONFIG_ARGS\n";
+    let unset = kubeadm().file("/etc/systemd/system/kubelet.service.d/20-own.conf", unset);
+    assert!(found(&unset, Inputs::default(), "SD024")[0].contains("runs without --kubeconfig"));
+    assert!(found(&unset, Inputs::default(), "AU011").is_empty(), "one mistake is one finding");
     let bare = found(&kubeadm().without(DROP_IN), Inputs::default(), "AU011");
     assert!(bare[0].starts_with("warning "), "{bare:?}");
 }

@@ -31,7 +31,7 @@ fn the_better_directory_hides_a_file_of_the_same_name() {
         .file(format!("{DIRECTORY}/10-kubeadm.conf"), "[Service]\nExecStart=\nExecStart=/usr/bin/kubelet --v=2\n");
     let found = found(&tree, external(), "SD010");
     assert_eq!(found.len(), 1, "{found:?}");
-    assert!(found[0].starts_with(&format!("warning {DROP_IN}:1: ")), "its flags are given nowhere: {found:?}");
+    assert!(found[0].starts_with(&format!("error {DROP_IN}:1: ")), "its flags are given nowhere: {found:?}");
 }
 
 #[test]

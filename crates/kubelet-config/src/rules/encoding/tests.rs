@@ -10,7 +10,7 @@ fn a_byte_order_mark_costs_the_first_variable() {
     assert_eq!(lost(&tree, external(), "SD025"), ["error /etc/default/kubelet:1 --cloud-provider=external"]);
     assert_eq!(
         fixed_files(&tree, &external(), "SD025"),
-        [format!("{ENV}\nKUBELET_EXTRA_ARGS=--cloud-provider=external\nB=1\n")]
+        [format!("{ENV}\nKUBELET_EXTRA_ARGS=--cloud-provider=external\r\nB=1\r\n")]
     );
     assert!(found(&tree, external(), "SD004").is_empty(), "said once");
     let harmless = kubeadm().file(ENV, "KUBELET_EXTRA_ARGS=\r\n");

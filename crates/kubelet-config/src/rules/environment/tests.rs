@@ -155,7 +155,7 @@ fn an_empty_environment_line_clears_the_others() {
         .file("/etc/systemd/system/kubelet.service.d/90-late.conf", "[Service]\nEnvironment=\n")
         .file(OWN, "[Service]\nEnvironment=\"KUBELET_KUBEADM_ARGS=--v=2\"\n");
     let places = carets(&tree, external(), "SD024");
-    assert!(places.iter().any(|place| place.starts_with(&format!("warning {DROP_IN}:2"))), "{places:?}");
+    assert!(places.iter().any(|place| place.starts_with(&format!("error {DROP_IN}:2"))), "{places:?}");
     assert!(places.iter().any(|place| place.starts_with(&format!("warning {OWN}:2"))), "{places:?}");
     assert_eq!(fixed_files(&tree, &external(), "SD024"), [""; 0], "systemd documents the empty line as a reset");
 }

@@ -104,9 +104,7 @@ fn what_is_lost(spec: &FlagSpec, last: &FlagUse, earlier: &[&FlagUse]) -> Option
             let message = format!("the last one ({value}) replaces all taints of the others. Lost: {gone}");
             (!gone.is_empty()).then_some((Severity::Warning, message))
         }
-        Repeat::LastWins if earlier.iter().all(|used| used.value == last.value) => {
-            Some((Severity::Info, "the value is the same each time".to_owned()))
-        }
+        Repeat::LastWins if earlier.iter().all(|used| used.value == last.value) => None,
         Repeat::LastWins => Some((Severity::Info, format!("the kubelet takes the last value ({value})"))),
         Repeat::Append => None,
         Repeat::Merge => {

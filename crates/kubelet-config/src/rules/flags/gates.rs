@@ -1,13 +1,13 @@
 //! FL006: feature gates that this kubelet, or that of the next release, refuses. The kubelet takes the names of the flag
 //! and of the file together; of a name that both have, the flag's value.
 
-use super::{MAX_FINDINGS, nearest, uses};
+use super::{MAX_FINDINGS, uses};
 use crate::kubelet::config::document::Value;
 use crate::kubelet::flags::{FlagUse, ValueKind, pairs, parse_bool};
 use crate::kubelet::gates::{self, GATES, Gate};
 use crate::kubelet::location::Location;
 use crate::kubelet::snapshot::Snapshot;
-use crate::kubelet::text::shortened;
+use crate::kubelet::text::{nearest, shortened};
 use crate::kubelet::version::Minor;
 use crate::rules::{Finding, Report, Severity, at, cloud, config};
 use crate::step::Step;

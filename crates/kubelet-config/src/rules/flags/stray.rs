@@ -108,17 +108,14 @@ fn cause(snapshot: &Snapshot, arrived: &Arrived<'_>, stray: &PositionalArg) -> (
         return said(&cause, &what);
     }
     if let Some(holder) = literal_variable(snapshot, stray) {
-        let step = match meant(snapshot, arrived, stray) {
-            Some(meant) => {
-                Step::say_at(at, format!("write the flags of {} in place of '{}'", meant.at, shortened(text)))
-            }
-            None => {
-                let is_whole = usize::try_from(at.width).is_ok_and(|width| width == text.chars().count());
-                // The blank behind it goes with it.
-                let has_blank = holder.value.contains(&format!("{text} "));
-                let word = at.at(at.line, at.column, at.width + u32::from(has_blank));
-                Step::delete(is_whole.then_some(word), at, &shortened(text))
-            }
+        let step = if let Some(meant) = meant(snapshot, arrived, stray) {
+            Step::say_at(at, format!("write the flags of {} in place of '{}'", meant.at, shortened(text)))
+        } else {
+            let is_whole = usize::try_from(at.width).is_ok_and(|width| width == text.chars().count());
+            // The blank behind it goes with it.
+            let has_blank = holder.value.contains(&format!("{text} "));
+            let word = at.at(at.line, at.column, at.width + u32::from(has_blank));
+            Step::delete(is_whole.then_some(word), at, &shortened(text))
         };
         return (format!("systemd expands no variable in the value of {}", holder.name), step);
     }

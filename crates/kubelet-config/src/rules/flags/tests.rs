@@ -140,11 +140,6 @@ fn fl005_keeps_the_last_one() {
     let twice = of("\"--v=2 \\\n--v=4\"", "FL005");
     assert!(twice[0].starts_with("info /etc/default/kubelet:2: "), "{twice:?}");
     assert_eq!(fixed_line("--v=2 --port=1 --v=3 --v=4", "1.33.4", "FL005"), "--port=1 --v=4");
-    let line = "ExecStart=\nExecStart=/usr/bin/kubelet --config=/var/lib/kubelet/config.yaml $OWN $OWN\n";
-    let reused = kubeadm()
-        .file("/etc/systemd/system/kubelet.service.d/20-own.conf", format!("[Service]\nEnvironment=OWN=--v=2\n{line}"));
-    assert_eq!(found(&reused, version("1.33.4"), "FL005").len(), 1);
-    assert_eq!(fixed(&reused, &version("1.33.4"), "FL005"), [""; 0]);
     for extra in [
         "--node-labels=disk=ssd,rack=r7 --node-labels=rack=r8",
         "--register-with-taints=a=b:NoSchedule --register_with_taints=c=d:NoExecute",

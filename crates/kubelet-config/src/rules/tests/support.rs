@@ -45,6 +45,21 @@ pub(crate) fn kubeadm() -> MemoryTree {
         .file("/proc/swaps", "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n")
 }
 
+/// A healthy host with a change of `config/answers.txt`.
+pub(crate) fn answered(line: &str) -> MemoryTree {
+    const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+    const REST: &str = "cgroupDriver: systemd\nclusterDNS:\n- 10.96.0.10\nsystemReserved:\n  memory: 500Mi\n";
+    let tree = match line.split_once(' ') {
+        Some(("file", change)) => {
+            let change = change.replace("\\n", "\n");
+            kubeadm().file("/var/lib/kubelet/config.yaml", format!("{HEAD}{change}\n{REST}"))
+        }
+        Some(("flag", change)) => kubeadm().file("/etc/default/kubelet", format!("KUBELET_EXTRA_ARGS='{change}'\n")),
+        _ => panic!("{line}"),
+    };
+    tree.file("/proc/meminfo", "MemTotal: 4000000 kB\n").file("/sys/devices/system/cpu/online", "0-1\n")
+}
+
 /// Everything that is found, with `inputs`.
 pub(crate) fn findings_with(tree: &MemoryTree, inputs: Inputs) -> Vec<Finding> {
     lint(&resolve(tree, inputs)).findings

@@ -190,7 +190,7 @@ fn is_known(program: Program, option: &str) -> bool {
 /// The option that was probably meant.
 fn meant(program: Program, key: &str) -> Option<&'static str> {
     let known = KNOWN.iter().filter(|(_, known)| known.is_of(program)).map(|(name, _)| *name);
-    nearest(&key.replace('_', "-"), known).filter(|name| name.len() > 4)
+    nearest(key, known)
 }
 
 #[cfg(test)]
