@@ -51,7 +51,7 @@ reasons! {
     KubeletStoppedWithDependency: KUBELET, False, false, Restart, false, "systemd stopped the kubelet because a service that its unit is bound to (BindsTo=) failed. systemd has not started the kubelet again.";
     KubeletLeftStopped: KUBELET, False, false, Restart, false, "The kubelet was stopped while a package manager replaced its program or units. Ten minutes after the package manager was done, the kubelet has not been started again, although its unit is enabled.";
     KubeletUnkillable: KUBELET, False, true, Reboot, false, "The kubelet does not answer, SIGKILL is pending for it, and the process does not end.";
-    KubeletHung: KUBELET, False, true, Restart, false, "Three probes of /healthz in a row failed, and the kubelet's process state, its listening socket or its Lease confirms that it does not work.";
+    KubeletHung: KUBELET, False, true, Restart, false, "The kubelet runs and does not work: three probes of /healthz in a row failed, and its process state, its listening socket or its Lease confirms it; or it says itself that its sync loop does not run.";
     KubeletAPIConnectionStalled: KUBELET, False, true, Restart, false, "The kubelet answers on /healthz, but the control plane has not heard from it (Ready=Unknown), and it does not renew its Lease. nodevigil reaches the API server.";
     KubeletStoppedByOperator: KUBELET, Unknown, false, None, false, "The kubelet's unit was stopped: by systemctl stop, a shutdown or a package manager.";
     KubeletNotFound: KUBELET, Unknown, false, None, false, "No kubelet runs, and no failure of it is known: it is not installed, was not started since boot, cannot be watched, or ended for an unknown reason.";
@@ -65,7 +65,7 @@ reasons! {
     KubeletConfigNotChecked: CONFIG, Unknown, false, None, false, "`nodevigil check` has failed for a minute, or has found an error only once.";
     KubeletConfigIsValid: CONFIG, True, false, None, false, "`nodevigil check` finds no error in the kubelet's configuration.";
     ContainerRuntimeCrashLooping: RUNTIME, False, false, Restart, false, "The container runtime ended three times within 5 minutes or five times within 30 minutes.";
-    ContainerRuntimeDown: RUNTIME, False, false, Restart, false, "The container runtime's process failed, was killed, or ended cleanly without a stop job and systemd did not start it again; or no process listens at its socket.";
+    ContainerRuntimeDown: RUNTIME, False, false, Restart, false, "The container runtime's process failed, was killed, or ended cleanly without a stop job and systemd did not start it again; or no process listens at its socket; or a package upgrade has stopped it and nobody has started it again.";
     ContainerRuntimeHung: RUNTIME, False, true, Reboot, false, "Three calls to the container runtime in a row timed out, and its process is stopped (state T) or waits in the kernel (state D).";
     ContainerRuntimeNotReady: RUNTIME, False, true, Restart, false, "The container runtime reports that it is not ready, or three times in a row does not list its pods, and the kubelet reports on the Node that the runtime is down.";
     ContainerRuntimeUnconfirmed: RUNTIME, Unknown, true, None, false, "Three calls to the container runtime in a row failed, and nothing else shows whether it works.";

@@ -77,7 +77,6 @@ pub const MAINTENANCE_SIGNALS: &[(MaintenanceSignal, &str)] = {
             Label("dgxc.nvidia.com/nvsentinel-state", &["quarantined", "draining", "drain-succeeded", "remediating"]),
             "NVSentinel",
         ),
-        (Label("nvsentinel.dgxc.nvidia.com/managed", &["false"]), "NVSentinel, for a remediation by others"),
         (Taint("nvsentinel.dgxc.nvidia.com/external-remediation"), "NVSentinel, for a remediation by others"),
         (Taint("cloud.google.com/impending-node-termination"), "Google Cloud"),
         (Taint("aws-node-termination-handler/spot-itn"), "AWS Node Termination Handler"),

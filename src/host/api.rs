@@ -132,7 +132,7 @@ pub struct LeaseFacts {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SyncLoop {
     Runs,
-    /// It has begun no round for five minutes: so many answers in a row, the first and the last of them at these times.
+    /// It has begun no round for five minutes: so many answers since the last other one, the first and the last of them at these times.
     Stalled {
         answers: u32,
         first: Uptime,
@@ -143,6 +143,8 @@ pub enum SyncLoop {
 }
 
 impl SyncLoop {
+    const LASTS: Duration = Duration::from_mins(1);
+
     /// The first answer that it stalls.
     pub const fn stalled(now: Uptime) -> Self {
         Self::Stalled { answers: 1, first: now, last: now }
@@ -151,7 +153,9 @@ impl SyncLoop {
     /// This answer after the one before.
     pub fn after(self, before: Option<&Self>) -> Self {
         match (self, before) {
-            (Self::Stalled { last, .. }, Some(Self::Stalled { answers, first, .. })) => {
+            (Self::Stalled { last, .. }, Some(Self::Stalled { answers, first, last: before }))
+                if last < *before + Self::LASTS =>
+            {
                 Self::Stalled { answers: answers + 1, first: *first, last }
             }
             (answer, _) => answer,
@@ -160,10 +164,9 @@ impl SyncLoop {
 
     /// Whether it said so three times, for at least a minute, the last time a short while ago.
     pub fn is_stalled(&self, now: Uptime) -> bool {
-        const LASTS: Duration = Duration::from_mins(1);
         match self {
             Self::Stalled { answers, first, last } => {
-                *answers >= 3 && last.saturating_sub(*first) >= LASTS && now < *last + LASTS
+                *answers >= 3 && last.saturating_sub(*first) >= Self::LASTS && now < *last + Self::LASTS
             }
             Self::Runs | Self::Unwatched(_) => false,
         }

@@ -29,9 +29,11 @@ pub struct Reclaim {
     pub scanned_pages: u64,
     /// What of files was read again soon after it was dropped, in bytes.
     pub refaulted_bytes: u64,
-    /// How long all tasks have waited for memory at once, and so also for swap (Documentation/accounting/psi.rst). Zero where the kernel does
-    /// not report it.
-    pub lost: Duration,
+    /// How long all tasks have waited for memory at once, and so also for swap (Documentation/accounting/psi.rst); none where the kernel
+    /// does not report it.
+    pub lost: Option<Duration>,
+    /// How often a task had to reclaim memory itself, for the host and not for the limit of a cgroup.
+    pub stalls: u64,
 }
 
 /// Locks each page of the agent once it is used (`MCL_ONFAULT`), so that what is never used costs nothing: the agent has to report when
@@ -67,7 +69,13 @@ fn read_reclaim() -> Result<Reclaim, String> {
     Ok(Reclaim {
         scanned_pages: counter("pgscan_kswapd").unwrap_or_default(),
         refaulted_bytes: refaulted.unwrap_or_default() * procfs::page_size(),
-        lost: MemoryPressure::current().map(|pressure| Duration::from_micros(pressure.full.total)).unwrap_or_default(),
+        lost: MemoryPressure::current().ok().map(|pressure| Duration::from_micros(pressure.full.total)),
+        // One for each zone: allocstall_dma32, allocstall_normal …
+        stalls: counters
+            .iter()
+            .filter(|(name, _)| name.starts_with("allocstall"))
+            .filter_map(|(_, count)| u64::try_from(*count).ok())
+            .sum(),
     })
 }
 

@@ -22,7 +22,7 @@ const LOCK_FILES: [(&str, &str); 4] = [
     ("rpm", "/var/lib/rpm/.rpm.lock"),
 ];
 /// Where packages have their units. Replacing one changes the directory.
-const UNIT_DIRECTORIES: [&str; 2] = ["/usr/lib/systemd/system", "/lib/systemd/system"];
+const UNIT_DIRECTORIES: [&str; 2] = ["usr/lib/systemd/system", "lib/systemd/system"];
 /// Asking takes longer only if a disk or a file server does not answer.
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// Then it is asked again after this time.
@@ -52,14 +52,15 @@ impl PackageLocks {
     }
 }
 
-/// Whether a package manager holds its lock, and whether it may have replaced this program or any packaged unit since then. It waits for
-/// the disk.
-pub fn read(program: &Path, since: SystemTime) -> (bool, bool) {
+/// Whether a package manager holds its lock, and whether it has replaced, added or removed a packaged unit since then. It waits for the
+/// disk.
+pub fn read(root: &Path, since: SystemTime) -> (bool, bool) {
     let since = since.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let is_new =
-        |path: &Path| fs::metadata(path).is_ok_and(|meta| u64::try_from(meta.ctime()).is_ok_and(|at| at >= since));
-    let mut paths = UNIT_DIRECTORIES.iter().map(Path::new).chain([program]);
-    (holder(Path::new("/")).is_some(), paths.any(is_new))
+    let is_new = |path: &&str| {
+        let meta = fs::metadata(root.join(path));
+        meta.is_ok_and(|meta| u64::try_from(meta.ctime()).is_ok_and(|at| at >= since))
+    };
+    (holder(root).is_some(), UNIT_DIRECTORIES.iter().any(is_new))
 }
 
 /// The files are opened each time: scripts wait with fuser(1) until no process has them open.
@@ -86,13 +87,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_was_written_since_then_may_have_been_replaced() {
-        let program = tempfile::NamedTempFile::new().unwrap();
-        let after = |secs| {
-            UNIX_EPOCH + Duration::from_secs(program.as_file().metadata().unwrap().ctime().cast_unsigned() + secs)
-        };
-        assert!(read(program.path(), after(0)).1);
-        assert!(!read(program.path(), after(1000)).1);
+    fn a_directory_of_units_that_has_changed_since_then_was_replaced() {
+        let root = tempfile::tempdir().unwrap();
+        let units = root.path().join("usr/lib/systemd/system");
+        fs::create_dir_all(&units).unwrap();
+        let changed = fs::metadata(units).unwrap().ctime().cast_unsigned();
+        let after = |secs| UNIX_EPOCH + Duration::from_secs(changed + secs);
+        assert_eq!(read(root.path(), after(0)), (false, true));
+        assert_eq!(read(root.path(), after(1000)), (false, false));
     }
 
     #[test]

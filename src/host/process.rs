@@ -1,14 +1,12 @@
 //! One process: its end by a pidfd, and a sample of /proc while it does not answer.
 
-use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::time::Duration;
 use std::{fs, io};
 
 use procfs::net::{TcpNetEntry, TcpState};
-use procfs::process::{FDTarget, Process as ProcEntry, Stat, Status};
+use procfs::process::{Process as ProcEntry, Stat, Status};
 use procfs::{FromRead as _, ProcError};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -81,16 +79,11 @@ impl Process {
     }
 }
 
-/// The cgroup in which systemd keeps a process: of cgroup v2, or of systemd's own hierarchy on v1. The kernel may let the reader wait for
+/// The cgroup in which systemd keeps a process: of cgroup v2, or of systemd's own hierarchy on v1. The kernel may make the reader wait for
 /// a change of another cgroup.
 pub fn cgroup(pid: i32) -> Option<Cgroup> {
     let path = cgroup_path(&ProcEntry::new(pid).ok()?)?;
     Some(Cgroup { path, is_relative: !is_in_hosts_cgroup_namespace() })
-}
-
-/// The program that a process runs.
-pub fn program(pid: i32) -> Option<PathBuf> {
-    ProcEntry::new(pid).ok()?.exe().ok()
 }
 
 /// The path of the cgroup in which systemd, or the container runtime, has put a process.
@@ -147,6 +140,8 @@ pub struct Sample {
     pub uninterruptible: Vec<ThreadWait>,
     /// How long its threads have waited for a processor, summed up since each began.
     pub run_delay: Duration,
+    /// How often its main thread has waited or was taken off its processor.
+    pub switches: u64,
     /// What listens at the address of its /healthz.
     pub listener: Listener,
     /// Whether SIGKILL is pending for it.
@@ -183,7 +178,8 @@ pub struct ThreadWait {
     pub tid: i32,
     /// Its context switches so far: the same number means the same wait.
     pub switches: u64,
-    /// The kernel's function in which it waits, such as `nfs_wait_bit_killable`; empty if the kernel does not say.
+    /// The kernel's function in which it waits, such as `nfs_wait_bit_killable`; empty if the kernel does not say. It tells only those who
+    /// may trace the process (`ptrace_may_access` in fs/proc/base.c).
     pub function: String,
 }
 
@@ -228,7 +224,10 @@ pub fn sample(id: ProcessId, healthz: Option<SocketAddr>) -> Option<Sample> {
             sample.uninterruptible.push(ThreadWait { tid: task.tid, switches: switches(&status), function });
         }
     }
-    sample.is_killed = process.status().is_ok_and(|status| (status.shdpnd | status.sigpnd) & SIGKILL_BIT != 0);
+    if let Ok(status) = process.status() {
+        sample.is_killed = (status.shdpnd | status.sigpnd) & SIGKILL_BIT != 0;
+        sample.switches = switches(&status);
+    }
     sample.frozen_by = frozen_by(&process);
     sample.throttled = throttled(&process);
     sample.is_connection_table_full = is_connection_table_full();
@@ -236,12 +235,12 @@ pub fn sample(id: ProcessId, healthz: Option<SocketAddr>) -> Option<Sample> {
     Some(sample)
 }
 
-/// The children of a process that have ended and that it has not reaped. Reads a file of each process.
+/// Children of a process that have ended with all their threads and that it has not reaped, at most 64. Reads a file of each process.
 pub fn zombies_of(parent: i32) -> Vec<ProcessId> {
     let stats =
         procfs::process::all_processes().into_iter().flatten().flatten().filter_map(|process| process.stat().ok());
-    let zombies = stats.filter(|stat| stat.state == 'Z' && stat.ppid == parent);
-    zombies.map(|stat| ProcessId { pid: stat.pid, start_ticks: stat.starttime }).collect()
+    let zombies = stats.filter(|stat| stat.state == 'Z' && stat.ppid == parent && stat.num_threads <= 1);
+    zombies.take(64).map(|stat| ProcessId { pid: stat.pid, start_ticks: stat.starttime }).collect()
 }
 
 /// Whether a signal has stopped the process. Unlike [`sample`] this waits for nothing.
@@ -342,14 +341,10 @@ fn listeners(address: SocketAddr) -> Option<Vec<TcpNetEntry>> {
     Some(table.ok()?.into_iter().chain(dual.into_iter().flatten()).filter(is_at_address).collect())
 }
 
-/// Whether all that listens at `address` are sockets of this process; none if nothing listens, or that cannot be read.
-pub fn listens(id: ProcessId, address: SocketAddr) -> Option<bool> {
+/// Whether root's processes alone listen at `address`; none if nothing listens.
+pub fn is_roots(address: SocketAddr) -> Option<bool> {
     let listeners = listeners(address).filter(|listeners| !listeners.is_empty())?;
-    let process = ProcEntry::new(id.pid).ok()?;
-    process.stat().ok().filter(|stat| stat.starttime == id.start_ticks)?;
-    let socket = |target: FDTarget| if let FDTarget::Socket(inode) = target { Some(inode) } else { None };
-    let own: HashSet<_> = process.fd().ok()?.flatten().filter_map(|fd| socket(fd.target)).collect();
-    Some(listeners.iter().all(|entry| own.contains(&entry.inode)))
+    Some(listeners.iter().all(|entry| entry.uid == 0))
 }
 
 #[cfg(test)]
@@ -403,13 +398,11 @@ mod tests {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = server.local_addr().unwrap();
         assert_eq!(listener(address), Listener::Waiting(0));
-        let own = |pid: u32| ProcessId::of(i32::try_from(pid).unwrap()).unwrap();
-        assert_eq!(listens(own(std::process::id()), address), Some(true));
-        assert_eq!(listens(own(std::os::unix::process::parent_id()), address), Some(false));
+        assert_eq!(is_roots(address), Some(rustix::process::getuid().is_root()));
         let _client = TcpStream::connect(address).unwrap();
         assert_eq!(listener(address), Listener::Waiting(1));
         drop(server);
         assert_eq!(listener(address), Listener::Nobody);
-        assert_eq!(listens(own(std::process::id()), address), None);
+        assert_eq!(is_roots(address), None);
     }
 }

@@ -29,10 +29,22 @@ const DEADLINE: Duration = Duration::from_secs(10);
 /// pkg/kubelet/kubelet.go). The same status has another text if the kubelet cannot ask the API server for our rights.
 const STALLED: &str = "sync Loop";
 const MAX_ANSWER_BYTES: usize = 4096;
+/// After so many questions without an answer the loop is not watched.
+const MAX_SILENT: u32 = 3;
+
+/// How the kubelet has answered.
+#[derive(Debug, PartialEq, Eq)]
+enum Answer {
+    Said(SyncLoop),
+    /// It does not tell us, and will not soon.
+    Refused(String),
+    /// It has said nothing about the loop.
+    Silent(String),
+}
 
 /// Asks the kubelet that is watched with the credential of `config`, until it is dropped.
 pub async fn ask(config: &Config, watched: &mut watch::Receiver<Watched>, api: &ApiConnection) -> Infallible {
-    let mut connected: Option<((ProcessId, SocketAddr), Client)> = None;
+    let (mut connected, mut silent) = (None::<((ProcessId, SocketAddr), Client)>, 0);
     loop {
         let asked = watched.borrow_and_update().authenticated;
         let known = api.facts.borrow().sync_loop.clone().filter(|(id, _)| Some(*id) == asked.map(|(id, _)| id));
@@ -42,24 +54,43 @@ pub async fn ask(config: &Config, watched: &mut watch::Receiver<Watched>, api: &
             changed(watched).await;
             continue;
         };
-        connected = connected.filter(|(of, _)| *of == (id, address));
-        let answer = match &connected {
-            Some((_, client)) => answer(client, address).await,
-            None => match connect(config, id, address).await {
-                Ok(Some(client)) => answer(&connected.insert(((id, address), client)).1, address).await,
-                Ok(None) => None,
-                Err(why) => Some(SyncLoop::Unwatched(why)),
-            },
+        let kept = connected.take().filter(|(of, _)| *of == (id, address));
+        let client = match kept {
+            Some((_, client)) => Ok(client),
+            None => connect(config, address).await,
         };
+        let (client, answer) = match client {
+            // Who listens after the end of the process must not get the credential.
+            Ok(client) if ProcessId::of(id.pid) == Some(id) => {
+                let answer = answer(&client, address).await;
+                (Some(client), answer)
+            }
+            Ok(_) => (None, Answer::Silent("the kubelet has ended".into())),
+            Err(why) => (None, why),
+        };
+        let pause = if let Answer::Refused(_) = &answer { EVERY_REFUSED } else { EVERY };
+        silent = if let Answer::Silent(_) = &answer { silent + 1 } else { 0 };
+        connected = client.filter(|_| silent == 0).map(|client| ((id, address), client));
         let before = known.map(|(_, before)| before);
-        let seen = answer.map(|answer| answer.after(before.as_ref())).or(before);
-        let pause = if matches!(seen, Some(SyncLoop::Unwatched(_))) { EVERY_REFUSED } else { EVERY };
+        let seen = match answer {
+            // The kubelet itself reports on the Node why the loop does not run, such as that its runtime is down.
+            Answer::Said(SyncLoop::Stalled { .. }) if !is_ready(api) => Some(SyncLoop::Runs),
+            Answer::Said(said) => Some(said.after(before.as_ref())),
+            Answer::Refused(why) => Some(SyncLoop::Unwatched(why)),
+            Answer::Silent(why) if silent >= MAX_SILENT => Some(SyncLoop::Unwatched(why)),
+            Answer::Silent(_) => before,
+        };
         set(api, seen.map(|seen| (id, seen)));
         tokio::select! {
             () = sleep(pause) => {}
             _ = watched.wait_for(|watched| watched.authenticated != asked) => {}
         }
     }
+}
+
+fn is_ready(api: &ApiConnection) -> bool {
+    let facts = api.facts.borrow();
+    facts.node.as_ref().and_then(|node| node.condition("Ready")).is_some_and(|ready| ready.status == "True")
 }
 
 fn set(api: &ApiConnection, seen: Option<(ProcessId, SyncLoop)>) {
@@ -70,43 +101,53 @@ fn set(api: &ApiConnection, seen: Option<(ProcessId, SyncLoop)>) {
     });
 }
 
-/// A client for the kubelet. Its certificate is as a rule signed by itself, so that another proof is needed, before it is shown the
-/// credential, that it is the kubelet: that its own process listens. None while nothing does.
-async fn connect(config: &Config, id: ProcessId, address: SocketAddr) -> Result<Option<Client>, String> {
+/// A client for the kubelet. Its certificate is as a rule signed by itself, and proves nothing. What proves that the kubelet listens:
+/// it has run for a minute and answered on /healthz, which it serves after it has begun to listen here, and it would have ended if another
+/// process had the port (`ListenAndServeKubeletServer` of pkg/kubelet/server).
+async fn connect(config: &Config, address: SocketAddr) -> Result<Client, Answer> {
     let mut config = config.clone();
-    config.cluster_url = format!("https://{address}").parse().map_err(|error| format!("{address}: {error}"))?;
+    let url = format!("https://{address}");
+    config.cluster_url = url.parse().map_err(|error| Answer::Refused(format!("{url}: {error}")))?;
     (config.accept_invalid_certs, config.root_cert, config.tls_server_name) = (true, None, None);
     (config.default_retry, config.connect_timeout) = (false, Some(DEADLINE));
-    let connected = read_files(move || match process::listens(id, address) {
-        None => Ok(None),
-        Some(false) => Err(format!("at {address} listens another process than the kubelet (pid {})", id.pid)),
-        Some(true) => Client::try_from(config).map(Some).map_err(|error| describe(&error)),
+    let connected = read_files(move || match process::is_roots(address) {
+        None => Err(Answer::Silent(format!("nothing listens at {address}"))),
+        Some(false) => Err(Answer::Refused(format!("a process that does not run as root listens at {address}"))),
+        Some(true) => Client::try_from(config).map_err(|error| Answer::Silent(describe(&error))),
     });
-    connected.await.map_err(|error| error.to_string())?
+    connected.await.map_err(|error| Answer::Silent(error.to_string()))?
 }
 
-/// What the kubelet answers; none if it does not say.
-async fn answer(client: &Client, address: SocketAddr) -> Option<SyncLoop> {
-    let request = Request::get(PATH).body(Body::empty()).ok()?;
+async fn answer(client: &Client, address: SocketAddr) -> Answer {
     let read = async {
-        let response = client.send(request).await.ok()?;
+        let request = Request::get(PATH).body(Body::empty()).map_err(|error| error.to_string())?;
+        let response = client.send(request).await.map_err(|error| describe(&error))?;
         let status = response.status();
-        let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await.ok()?.to_bytes();
-        Some((status, String::from_utf8_lossy(&body).into_owned()))
+        let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await;
+        let text = body.map_err(|error| error.to_string())?.to_bytes();
+        Ok((status, String::from_utf8_lossy(&text).into_owned()))
     };
-    let (status, text) = timeout(DEADLINE, read).await.ok().flatten()?;
-    judge(status, &text, address, uptime())
+    let read =
+        timeout(DEADLINE, read).await.unwrap_or_else(|_| Err(format!("no answer within {} s", DEADLINE.as_secs())));
+    match read {
+        Ok((status, text)) => judge(status, &text, address, uptime()),
+        Err(why) => Answer::Silent(format!("{PATH} of the kubelet at {address}: {}", redact::sanitize_line(&why, 200))),
+    }
 }
 
-fn judge(status: StatusCode, text: &str, address: SocketAddr, now: Uptime) -> Option<SyncLoop> {
+fn judge(status: StatusCode, text: &str, address: SocketAddr, now: Uptime) -> Answer {
+    let refused =
+        |advice: &str| Answer::Refused(format!("the kubelet at {address} answers HTTP {}: {advice}", status.as_u16()));
     match status {
-        StatusCode::OK => Some(SyncLoop::Runs),
-        StatusCode::INTERNAL_SERVER_ERROR if text.contains(STALLED) => Some(SyncLoop::stalled(now)),
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Some(SyncLoop::Unwatched(format!(
-            "the kubelet at {address} answers HTTP {}: grant nodevigil's own identity `get` of nodes/healthz, as rbac.yaml does",
-            status.as_u16()
-        ))),
-        _ => None,
+        StatusCode::OK => Answer::Said(SyncLoop::Runs),
+        StatusCode::INTERNAL_SERVER_ERROR if text.contains(STALLED) => Answer::Said(SyncLoop::stalled(now)),
+        StatusCode::UNAUTHORIZED => {
+            refused("it does not take nodevigil's credential (authentication.webhook, authentication.x509)")
+        }
+        StatusCode::FORBIDDEN => refused(
+            "grant nodevigil's own identity `get` of nodes/healthz, as rbac.yaml does; kubelets before 1.33 would need nodes/proxy",
+        ),
+        _ => Answer::Silent(format!("{PATH} of the kubelet at {address} answers HTTP {}", status.as_u16())),
     }
 }
 
@@ -118,14 +159,16 @@ mod tests {
     fn only_the_kubelets_own_words_say_that_its_sync_loop_stalls() {
         let address = "127.0.0.1:10250".parse().unwrap();
         let judge = |status, text| judge(StatusCode::from_u16(status).unwrap(), text, address, Uptime::ZERO);
-        assert_eq!(judge(200, "ok"), Some(SyncLoop::Runs));
+        assert_eq!(judge(200, "ok"), Answer::Said(SyncLoop::Runs));
         let stalled = judge(500, "internal server error: sync Loop took longer than expected\n");
-        assert_eq!(stalled, Some(SyncLoop::stalled(Uptime::ZERO)));
-        assert_eq!(judge(500, "Authorization error (user=nodevigil:n1, verb=get, resource=nodes)"), None);
-        assert_eq!(judge(404, ""), None);
-        for status in [401, 403] {
-            let Some(SyncLoop::Unwatched(why)) = judge(status, "Forbidden") else { panic!("{status}") };
-            assert!(why.contains(&format!("127.0.0.1:10250 answers HTTP {status}: grant")), "{why}");
+        assert_eq!(stalled, Answer::Said(SyncLoop::stalled(Uptime::ZERO)));
+        let silent = [(500, "Authorization error (user=nodevigil:n1, verb=get, resource=nodes)"), (404, "")];
+        for (status, text) in silent {
+            assert!(matches!(judge(status, text), Answer::Silent(_)), "{status}");
+        }
+        for (status, advice) in [(401, "does not take nodevigil's credential"), (403, "`get` of nodes/healthz")] {
+            let Answer::Refused(why) = judge(status, "Forbidden") else { panic!("{status}") };
+            assert!(why.contains(&format!("127.0.0.1:10250 answers HTTP {status}")) && why.contains(advice), "{why}");
         }
     }
 }

@@ -116,7 +116,8 @@ mod tests {
     #[test]
     fn a_workflow_command_is_one_line_whose_values_are_escaped() {
         let at = Location::file("/etc/a,b:c").at(2, 5, 3);
-        let finding = Finding::new("FL001", Severity::Fatal, at, "50% of\u{1b} it, a:b").fix("first\nsecond");
+        let mut finding = Finding::new("FL001", Severity::Fatal, at, "50% of\u{1b} it, a:b");
+        finding.fix = Some("first\nsecond".into());
         assert_eq!(
             workflow_command(Path::new("./images"), &finding),
             "::error file=images/etc/a%2Cb%3Ac,line=2,col=5,title=FL001 unknown-flag::50%25 of\u{241b} it, a:b%0Afirst%0Asecond\n"

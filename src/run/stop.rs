@@ -16,7 +16,7 @@ use crate::host::api::ApiFacts;
 use crate::host::kubelet::KubeletFacts;
 use crate::host::pod;
 use crate::host::systemd::is_unit_stopped;
-use crate::publish::connect_once;
+use crate::publish::{connect_once, is_our_taint};
 use crate::settings::KubernetesSettings;
 
 /// At a stop the API server is given this time to take the last conditions.
@@ -80,6 +80,7 @@ fn wants(daemonset: &DaemonSet, node: &Node) -> bool {
     let is_tolerated = |taint: &Taint| {
         taint.effect == "PreferNoSchedule"
             || TOLERATED.contains(&taint.key.as_str())
+            || is_our_taint(taint)
             || tolerations().any(|toleration| tolerates(toleration, taint))
     };
     daemonset.metadata.deletion_timestamp.is_none()

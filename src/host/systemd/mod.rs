@@ -11,9 +11,7 @@ mod signal;
 mod unit;
 
 use std::collections::HashMap;
-use std::io;
 use std::num::NonZeroUsize;
-use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -213,9 +211,7 @@ impl Session {
                     }
                 }
                 _ = ticks.tick() => {
-                    // All properties would cost a few milliseconds of CPU time.
-                    let changed_at = self.systemd.property(&self.path, UNIT, CHANGED_AT).await?;
-                    if read::<u64>(&changed_at) != self.changed_at {
+                    if !self.is_steady().await? {
                         self.read().await?;
                     }
                     if self.has_better_unit().await {
@@ -228,6 +224,15 @@ impl Session {
                 return Ok(());
             }
         }
+    }
+
+    /// Whether the unit runs, has no job, and has not changed since it was read: all properties, and the services that it depends on, would
+    /// cost a few milliseconds of CPU time.
+    async fn is_steady(&self) -> zbus::Result<bool> {
+        let changed_at = self.systemd.property(&self.path, UNIT, CHANGED_AT).await?;
+        let job = self.systemd.property(&self.path, UNIT, "Job").await?;
+        let is_same = read::<u64>(&changed_at) == self.changed_at;
+        Ok(is_same && self.state.active_state == "active" && job_id(&job).is_none())
     }
 
     /// Whether another candidate is rather the one that is used, while this unit does not run.
@@ -428,9 +433,13 @@ pub async fn is_silent() -> bool {
     }
 }
 
-/// Whether nobody listens at the socket that systemd has from the host's start on. One that hangs still does.
+/// Whether the socket is closed that systemd has from the host's start on, while that of the bus is open in the same table. One that hangs
+/// still has it.
 pub fn has_closed_socket() -> bool {
-    UnixStream::connect("/run/systemd/private").is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    let sockets = procfs::net::unix().unwrap_or_default();
+    let is_open =
+        |name: &str| sockets.iter().any(|socket| socket.path.as_ref().is_some_and(|path| path.ends_with(name)));
+    is_open("dbus/system_bus_socket") && !is_open("systemd/private")
 }
 
 /// Whether systemd runs the agent as nodevigil.service.

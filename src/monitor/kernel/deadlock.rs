@@ -45,9 +45,10 @@ impl Deadlocks {
             if process.pid == INIT_PID {
                 // Its main thread alone starts and stops units and answers: while that waits, nothing does.
                 sample.uninterruptible.retain(|wait| wait.tid == INIT_PID);
+            } else {
+                // A restart of the service ends the others.
+                sample.uninterruptible.retain(|wait| !wait.is_killable());
             }
-            // A restart of the service ends the others.
-            sample.uninterruptible.retain(|wait| !wait.is_killable());
             let same = before.remove(name).filter(|(known, since, _)| (*known, *since) == (process, hung_since));
             let mut samples = same.map(|(.., samples)| samples).unwrap_or_default();
             samples.take_in(sample, Pressure::default(), now);

@@ -18,8 +18,10 @@ pub(super) struct Silence {
     pub(super) has_closed_socket: bool,
     /// The children of PID 1 that have ended and that it has not reaped.
     pub(super) zombies: Vec<ProcessId>,
-    /// Whether the host's load explains it.
-    pub(super) is_starved: bool,
+    /// How often PID 1 has waited or was taken off its processor: one that hangs does neither.
+    pub(super) switches: u64,
+    /// Whether the host's load explains it, or a signal or a freezer that has stopped PID 1.
+    pub(super) is_excused: bool,
 }
 
 #[derive(Debug, Default)]
@@ -27,16 +29,20 @@ pub(super) struct Init {
     silent_since: Option<Uptime>,
     /// The present zombies, and since when they have been seen.
     zombies: Vec<(ProcessId, Uptime)>,
+    switches: u64,
 }
 
 impl Init {
     /// Takes in a reading; none if systemd answers, or the bus does not.
     pub(super) fn observe(&mut self, silence: Option<Silence>, now: Uptime) -> Option<Finding> {
-        let Some(silence) = silence.filter(|silence| !silence.is_starved) else {
+        let Some(silence) = silence.filter(|silence| !silence.is_excused) else {
             *self = Self::default();
             return None;
         };
         let before = std::mem::take(&mut self.zombies);
+        // While it works through something, it may reap later.
+        let is_idle = std::mem::replace(&mut self.switches, silence.switches) == silence.switches;
+        let before: Vec<_> = before.into_iter().filter(|_| is_idle).collect();
         let since = |id: &ProcessId| before.iter().find(|(known, _)| known == id).map_or(now, |(_, since)| *since);
         self.zombies = silence.zombies.iter().map(|id| (*id, since(id))).collect();
         if now < *self.silent_since.get_or_insert(now) + SILENT_FOR {
@@ -76,7 +82,7 @@ mod tests {
         assert_eq!(seen(&[(0, silence(&[])), (119, silence(&[]))]), None);
         assert_eq!(seen(&[(0, silence(&[])), (120, silence(&[]))]), Some(Reason::SystemdSilent));
         assert_eq!(seen(&[(0, silence(&[])), (60, None), (120, silence(&[]))]), None, "it has answered");
-        let starved = Some(Silence { is_starved: true, ..Silence::default() });
+        let starved = Some(Silence { is_excused: true, ..Silence::default() });
         assert_eq!(seen(&[(0, silence(&[])), (60, starved), (120, silence(&[]))]), None);
         let closed = || Some(Silence { has_closed_socket: true, ..Silence::default() });
         assert_eq!(seen(&[(0, closed()), (119, closed())]), None);
@@ -85,5 +91,8 @@ mod tests {
         assert_eq!(seen(&reaps), Some(Reason::SystemdSilent));
         let crashed = [(0, silence(&[])), (60, silence(&[5])), (90, silence(&[5, 6])), (120, silence(&[5, 6]))];
         assert_eq!(seen(&crashed), Some(Reason::SystemdCrashed));
+        let busy = |switches| silence(&[5]).map(|silence| Silence { switches, ..silence });
+        let works = [(0, busy(1)), (60, busy(1)), (90, busy(2)), (120, busy(2)), (140, busy(2))];
+        assert_eq!(seen(&works), Some(Reason::SystemdSilent));
     }
 }

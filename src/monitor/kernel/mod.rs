@@ -96,11 +96,14 @@ fn read(hung: BTreeMap<&'static str, (ProcessId, Uptime)>, is_silent: bool) -> R
     let init = ProcessId::of(INIT_PID).map(|init| ("PID 1", (init, Uptime::ZERO)));
     let suspect =
         |(name, (process, hung_since))| Some(Suspect { name, process, hung_since, sample: sample(process, None)? });
-    let suspects = hung.into_iter().chain(init).filter_map(suspect).collect();
-    let silence = is_silent.then(|| Silence {
+    let suspects: Vec<_> = hung.into_iter().chain(init).filter_map(suspect).collect();
+    let of_init =
+        |suspects: &[Suspect]| suspects.iter().find(|one| one.process.pid == INIT_PID).map(|one| one.sample.clone());
+    let silence = of_init(&suspects).filter(|_| is_silent).map(|init| Silence {
         has_closed_socket: systemd::has_closed_socket(),
         zombies: process::zombies_of(INIT_PID),
-        is_starved: samples::is_busy(pressure::read()),
+        switches: init.switches,
+        is_excused: init.suspended_by().is_some() || samples::is_busy(pressure::read()),
     });
     Readings { counters: kernel::counters(), released: kernel::released(), usages: kernel::usages(), suspects, silence }
 }

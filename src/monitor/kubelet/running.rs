@@ -101,22 +101,20 @@ impl RunningKubelet {
     /// What to report of a kubelet that answers.
     pub(super) fn answered_view(&self, now: Uptime) -> View {
         let name = self.name();
-        if self.is_unprobed {
-            return View::healthy(format!("{name} runs; its /healthz is disabled (healthzPort: 0)"));
-        }
+        let state =
+            if self.is_unprobed { "runs; its /healthz is disabled (healthzPort: 0)" } else { "answers on /healthz" };
         if self.is_loop_stalled {
-            let why = "answers on /healthz, but its sync loop has not run for over 5 minutes (its own /healthz/syncloop): it starts and \
-                       stops no pods";
-            return View::found(Reason::KubeletHung, format!("{name} {why}"));
+            let why = "its sync loop has not run for over 5 minutes (its own /healthz/syncloop), so that it starts and stops no pods";
+            return View::found(Reason::KubeletHung, format!("{name} {state}, but {why}"));
         }
         if self.cut_off.is_certain(now) {
             let message = format!(
-                "{name} answers on /healthz, but the control plane has not heard from it (Ready=Unknown), and it does not renew its \
+                "{name} {state}, but the control plane has not heard from it (Ready=Unknown), and it does not renew its \
                  Lease; nodevigil reaches the API server"
             );
             return View::found(Reason::KubeletAPIConnectionStalled, message);
         }
-        View::healthy(format!("{name} answers on /healthz"))
+        View::healthy(format!("{name} {state}"))
     }
 
     /// What to report of a kubelet that does not answer; none before the third failed probe, and while it may be unkillable.
@@ -139,14 +137,12 @@ impl RunningKubelet {
         if let Some(evidence) = failed.samples.suspended_by() {
             return found(Reason::KubeletHung, evidence);
         }
-        if let Some(limit) = failed.samples.limited_by() {
-            return if failed.lease.is_old(now) {
-                found(Reason::KubeletHung, format!("{limit}, and it does not renew its Lease"))
-            } else {
-                found(Reason::KubeletStarved, limit.into())
-            };
+        let is_stuck = failed.killed_since.is_some() || failed.samples.stuck_for(UNKILLABLE_AFTER, now).is_some();
+        if let Some(limit) = failed.samples.limited_by().filter(|_| !is_stuck) {
+            let (reason, evidence) = failed.limited(limit, now);
+            return found(reason, evidence);
         }
-        if failed.samples.last().is_some_and(|sample| sample.is_connection_table_full) {
+        if !is_stuck && failed.samples.last().is_some_and(|sample| sample.is_connection_table_full) {
             return silent(format!(
                 "{what}; the kernel can track no more connections (net.netfilter.nf_conntrack_max)"
             ));
@@ -165,9 +161,9 @@ impl RunningKubelet {
         if self.has_answered || api_reached.is_some_and(|since| now >= since + API_NEEDED) {
             if let Some(since) = failed.killed_since {
                 // Whether it ends is known within seconds.
-                let is_long = now >= since + UNKILLABLE_AFTER;
-                let evidence = || "SIGKILL is pending for it, and it does not end".into();
-                return if is_long { found(Reason::KubeletUnkillable, evidence()) } else { None };
+                let evidence =
+                    (now >= since + UNKILLABLE_AFTER).then_some("SIGKILL is pending for it, and it does not end");
+                return found(Reason::KubeletUnkillable, evidence?.into());
             }
             if let Some(wait) = failed.samples.stuck_for(UNKILLABLE_AFTER, now) {
                 let (tid, secs) = (wait.tid, UNKILLABLE_AFTER.as_secs());
@@ -212,6 +208,15 @@ impl RunningKubelet {
 }
 
 impl FailedProbes {
+    /// What to report of a kubelet that a limit of its unit slows down.
+    fn limited(&self, limit: &str, now: Uptime) -> (Reason, String) {
+        if self.lease.is_old(now) {
+            (Reason::KubeletHung, format!("{limit}, and it does not renew its Lease"))
+        } else {
+            (Reason::KubeletStarved, limit.into())
+        }
+    }
+
     /// Whether the host's load excuses them.
     fn are_excused(&self, now: Uptime) -> bool {
         let lasts_too_long = self.samples.starved_since.is_some_and(|since| now >= since + STARVED_MAX);

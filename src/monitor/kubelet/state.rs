@@ -89,7 +89,7 @@ impl Kubelet {
         // While its runtime is down, the kubelet itself reports why, and leaves the loop out.
         let of_process = api.sync_loop.as_ref().filter(|(id, _)| *id == self.running.id);
         let is_stalled = of_process.is_some_and(|(_, answers)| answers.is_stalled(now));
-        self.running.is_loop_stalled = is_stalled && ready.is_none_or(|ready| ready.status != "False");
+        self.running.is_loop_stalled = is_stalled && ready.is_some_and(|ready| ready.status == "True");
         let is_unheard = is_reached && is_unknown && self.running.answers();
         self.running.cut_off.observe(is_unheard, api.lease.as_ref(), time, now);
     }

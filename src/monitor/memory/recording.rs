@@ -36,8 +36,6 @@ struct Sample {
     scan_per_s: Option<f64>,
     /// Pages of files.
     refault_per_s: Option<f64>,
-    /// The share of the time since the last line in which all tasks waited for memory.
-    psi_full_pct: Option<f64>,
     /// Since boot, for the host's memory and for the limits of cgroups.
     oom_kills: Option<f64>,
     /// `host` or `cgroup`: whose memory was used up.
@@ -54,7 +52,6 @@ pub struct Replayed {
     last_secs: Option<f64>,
     scanned_pages: f64,
     refaulted_pages: f64,
-    lost_secs: f64,
     oom_kills: Option<f64>,
 }
 
@@ -92,7 +89,6 @@ impl Replayed {
         }
         self.last_secs = Some(sample.t_s);
         self.scanned_pages += sample.pgscan_per_s.or(sample.scan_per_s).unwrap_or_default() * passed;
-        self.lost_secs += sample.psi_full_pct.unwrap_or_default().clamp(0.0, 100.0) / 100.0 * passed;
         self.refaulted_pages += sample.refault_per_s.unwrap_or_default() * passed;
         let at = Duration::from_secs_f64(sample.t_s);
         let has_killed = self.oom_kills.is_some() && sample.oom_kills > self.oom_kills;
@@ -127,7 +123,7 @@ impl Replayed {
             reclaim: has_reclaim.then(|| Reclaim {
                 scanned_pages: whole(self.scanned_pages),
                 refaulted_bytes: whole(self.refaulted_pages * BYTES_PER_PAGE),
-                lost: Duration::from_secs_f64(self.lost_secs),
+                ..Reclaim::default()
             }),
         })
     }

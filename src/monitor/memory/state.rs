@@ -4,7 +4,7 @@
 //!   and at the pace of the last three seconds, and at that of the last ten, nothing is left within 20 seconds.
 //! - **The host thrashes** when at most 5 % has been available for a minute, kswapd reclaims, and either at least half as many pages of
 //!   files are read again each second as the memory holds, or all programs wait for memory 40 % of the time, on a disk that is too slow
-//!   for the former or for swap. That share alone says nothing: one cgroup at its own limit can cause it.
+//!   for the former or for swap, and each second one has to reclaim for the host: one cgroup at its own limit causes the waits alone.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -183,9 +183,12 @@ impl Memory {
             return None;
         }
         let rate = per_sec(after.refaulted_bytes.saturating_sub(before.refaulted_bytes), lasted)?;
-        let percent = after.lost.saturating_sub(before.lost).as_millis() * 100 / lasted.as_millis().max(1);
-        let by_rate = (rate >= now.file_bytes / 2).then(|| message::thrashes(now, rate));
-        by_rate.or_else(|| (percent >= LOST_PERCENT).then(|| message::loses_time(now, percent)))
+        if rate >= now.file_bytes / 2 {
+            return Some(message::thrashes(now, rate));
+        }
+        let percent = after.lost?.saturating_sub(before.lost?).as_millis() * 100 / lasted.as_millis().max(1);
+        let is_hosts = after.stalls.saturating_sub(before.stalls) >= lasted.as_secs();
+        (is_hosts && percent >= LOST_PERCENT).then(|| message::loses_time(now, percent))
     }
 
     /// The first of the readings since which the memory is nearly used up, and how long ago it was: at most a little over a minute.

@@ -1,7 +1,6 @@
 //! How the process of a service ended, and how often that has happened.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use super::upgrade::Upgrade;
@@ -84,8 +83,6 @@ pub struct Run {
     /// Its name as the kernel has it, at most 15 bytes, and its cgroup once that has been read; empty and none if it was never opened.
     pub name: String,
     pub cgroup: Option<Cgroup>,
-    /// Its program, like the cgroup.
-    pub program: Option<PathBuf>,
     /// The unit's `InvocationID`; empty if it is not known.
     pub invocation: String,
     /// systemd's count of automatic restarts when it was opened.

@@ -1,7 +1,7 @@
 //! Follows the main process of a service, for the loop of a monitor.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::{broadcast, mpsc};
@@ -11,16 +11,16 @@ use super::Service;
 use super::ended::Run;
 use crate::condition::Uptime;
 use crate::host::oom::OomKill;
-use crate::host::process::{Cgroup, Process, ProcessId, cgroup, program};
+use crate::host::process::{Cgroup, Process, ProcessId, cgroup};
 use crate::host::systemd::{self, BusEvent};
 use crate::host::{blocking, packages};
 use crate::monitor::Inputs;
 
 /// A process that cannot be opened is tried again after this time.
 const OPEN_AGAIN_AFTER: Duration = Duration::from_secs(2);
-/// Longer it takes only if a disk does not answer.
+/// It takes longer only if a disk does not answer.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
-/// A package manager may have replaced a service for so long before it stops it.
+/// A package manager may have replaced a unit for so long before it stops the service.
 const UPGRADES_TAKE: Duration = Duration::from_mins(10);
 
 #[derive(Debug)]
@@ -30,9 +30,9 @@ pub enum ServiceEvent {
     Opened(ProcessId, Run, Uptime),
     /// The unit's main process cannot be watched, and why.
     Unwatchable(String),
-    /// In which cgroup the process of this pid is, and which program it runs.
-    Placed(i32, Option<Cgroup>, Option<PathBuf>),
-    /// After the process of this pid was stopped: whether a package manager holds its lock, and whether the service may have been replaced.
+    /// In which cgroup the process of this pid is.
+    Placed(i32, Option<Cgroup>),
+    /// After the process of this pid was stopped: whether a package manager holds its lock, and whether packaged units were replaced.
     Upgrade {
         pid: i32,
         is_locked: bool,
@@ -92,15 +92,14 @@ impl Follower {
 
     /// Reads whether a package manager has stopped the service, if that is to be known.
     pub fn read_upgrade(&mut self, service: &Service, now: Uptime) {
-        let Some((run, ago)) = service.wants_upgrade(now).filter(|_| self.upgrade.is_empty()) else { return };
-        let (pid, program, since) =
-            (run.pid, run.program.clone().unwrap_or_default(), SystemTime::now() - ago - UPGRADES_TAKE);
+        let Some((pid, ago)) = service.wants_upgrade(now).filter(|_| self.upgrade.is_empty()) else { return };
+        let since = SystemTime::now() - ago - UPGRADES_TAKE;
         self.upgrade.spawn(async move {
             let read = move || {
-                let (is_locked, is_replaced) = packages::read(&program, since);
+                let (is_locked, is_replaced) = packages::read(Path::new("/"), since);
                 ServiceEvent::Upgrade { pid, is_locked, is_replaced }
             };
-            blocking::run("asking for a package manager's lock", READ_TIMEOUT, read).await.ok()
+            blocking::run("finding out who has stopped a service", READ_TIMEOUT, read).await.ok()
         });
     }
 
@@ -118,7 +117,7 @@ impl Follower {
                 let (id, started, name) = (process.id, process.id.started(), process.name.clone());
                 (self.process, self.unopened) = (Some(process), None);
                 self.placing.spawn(async move {
-                    let read = move || ServiceEvent::Placed(pid, cgroup(pid), program(pid));
+                    let read = move || ServiceEvent::Placed(pid, cgroup(pid));
                     blocking::run("reading a service's cgroup", READ_TIMEOUT, read).await.ok()
                 });
                 Some(ServiceEvent::Opened(id, Run { pid, name, ..Run::default() }, started))

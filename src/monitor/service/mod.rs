@@ -107,11 +107,11 @@ impl Service {
         ended.run.cgroup.as_ref().filter(|_| is_held)
     }
 
-    /// The run that was stopped, and how long ago, if it is to be read whether a package manager is at work.
-    pub fn wants_upgrade(&self, now: Uptime) -> Option<(&Run, Duration)> {
+    /// The process that was stopped, and how long ago, if it is to be read whether a package manager is at work.
+    pub fn wants_upgrade(&self, now: Uptime) -> Option<(i32, Duration)> {
         let ended = self.last_end.as_ref().filter(|_| self.running.is_none())?;
         let is_wanted = ended.cause == Cause::Stopped && ended.dependency.is_none() && ended.upgrade.is_wanted(now);
-        is_wanted.then(|| (&ended.run, now.saturating_sub(ended.at)))
+        is_wanted.then(|| (ended.run.pid, now.saturating_sub(ended.at)))
     }
 
     /// When something changes by the passing of time alone, at the soonest.
@@ -145,11 +145,11 @@ impl Service {
             ServiceEvent::Opened(id, run, started) => self.opened(id, run, started, now),
             ServiceEvent::Unwatchable(error) => self.unwatchable = Some(error),
             ServiceEvent::Exited(pid) => self.exited(pid, now),
-            ServiceEvent::Placed(pid, cgroup, program) => {
+            ServiceEvent::Placed(pid, cgroup) => {
                 let ended = self.last_end.as_mut().map(|ended| &mut ended.run);
                 let runs = self.running.as_mut().map(|running| &mut running.run).into_iter().chain(ended);
                 for run in runs.filter(|run| run.pid == pid) {
-                    (run.cgroup, run.program) = (cgroup.clone(), program.clone());
+                    run.cgroup.clone_from(&cgroup);
                 }
             }
             ServiceEvent::Upgrade { pid, is_locked, is_replaced } => {

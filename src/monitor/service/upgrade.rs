@@ -18,9 +18,9 @@ pub enum Upgrade {
     None,
     Seen {
         read_at: Uptime,
-        /// Since when no package manager holds it.
+        /// Since when no package manager has held it for the first time.
         free_since: Option<Uptime>,
-        /// Whether its program or a packaged unit was replaced. Without that, somebody else may have stopped it.
+        /// Whether a packaged unit was replaced until then. Without that, somebody else may have stopped it.
         is_replaced: bool,
     },
 }
@@ -36,12 +36,14 @@ impl Upgrade {
     }
 
     pub fn read(&mut self, is_locked: bool, is_replaced: bool, now: Uptime) {
-        let free_since = match self {
+        let (free_since, was_replaced) = match self {
             Self::Unread if !is_locked => return *self = Self::None,
-            Self::Seen { free_since, .. } => free_since.or(Some(now)),
-            Self::Unread | Self::None => None,
+            Self::Seen { free_since, is_replaced, .. } => (*free_since, *is_replaced),
+            Self::Unread | Self::None => (None, false),
         };
-        *self = Self::Seen { read_at: now, free_since: free_since.filter(|_| !is_locked), is_replaced };
+        // What another upgrade replaces later shows nothing about this stop.
+        let is_replaced = if free_since.is_some() { was_replaced } else { is_replaced };
+        *self = Self::Seen { read_at: now, free_since: free_since.or((!is_locked).then_some(now)), is_replaced };
     }
 
     /// Whether an upgrade has stopped it, is done, and nobody has started the service since.

@@ -18,9 +18,6 @@ use crate::support::control_plane::ControlPlane;
 use crate::support::guest::Guest;
 use crate::support::{kinds, say};
 
-/// A story that lasts longer is ended and has failed; on a guest it may last longer.
-const STORY_LIMIT: Duration = Duration::from_mins(7);
-
 /// How a story ended.
 struct Outcome {
     name: &'static str,
@@ -59,7 +56,7 @@ fn play(
     let (sender, receiver) = channel();
     let (run, its_scene) = (story.run, Arc::clone(&scene));
     let thread = spawn(move || sender.send(run(&its_scene)));
-    let limit = STORY_LIMIT * kinds::current().patience();
+    let limit = story.limit * kinds::current().patience();
     let result = match receiver.recv_timeout(limit) {
         Ok(result) => result,
         Err(_) if thread.is_finished() => Err(anyhow!("it panicked")),

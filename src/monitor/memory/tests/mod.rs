@@ -29,7 +29,7 @@ fn reading(secs: u64, available_mib: u64) -> Reading {
 /// A reading each second of a host that thrashes: 100 MiB of files fit into memory, and as much is read back each second.
 fn thrashing(secs: u64) -> Reading {
     let reclaim =
-        Some(Reclaim { scanned_pages: secs * 10_000, refaulted_bytes: secs * 100 * MIB, lost: Duration::ZERO });
+        Some(Reclaim { scanned_pages: secs * 10_000, refaulted_bytes: secs * 100 * MIB, ..Reclaim::default() });
     Reading { file_bytes: 100 * MIB, reclaim, ..reading(secs, 200) }
 }
 
@@ -147,19 +147,22 @@ fn thrashing_is_reported_after_a_minute_and_until_then_nothing_changes() {
 /// A volume of 125 MB/s cannot read back half of 300 MiB each second, and swap is not read back at all.
 #[test]
 fn a_host_that_loses_its_time_thrashes_on_a_slow_disk_too_and_a_limited_cgroup_does_not() {
-    let loses = |percent: u64, available_mib| {
+    let loses = |percent: u64, available_mib, stalls_a_second| {
         move |secs| {
-            let lost = Duration::from_millis(secs * percent * 10);
-            let reclaim = Some(Reclaim { lost, ..reading(secs, 0).reclaim.unwrap() });
+            let (lost, stalls) = (Some(Duration::from_millis(secs * percent * 10)), secs * stalls_a_second);
+            let reclaim = Some(Reclaim { lost, stalls, ..reading(secs, 0).reclaim.unwrap() });
             Reading { file_bytes: 300 * MIB, reclaim, ..reading(secs, available_mib) }
         }
     };
-    let memory = observed((0..61).map(loses(45, 700)));
+    let memory = observed((0..61).map(loses(45, 700, 3)));
     let finding = findings(&memory)[0].clone().unwrap();
     let message = "700 MiB (4 %) of the host's memory is available: all programs wait for memory 45 % of the time";
     assert_eq!((finding.reason, finding.message.as_str()), (Reason::MemoryThrashing, message));
-    assert_eq!(findings(&observed((0..61).map(loses(35, 700))))[0], None);
-    assert_eq!(findings(&observed((0..61).map(loses(95, 9000))))[0], None, "a Pod at its own limit");
+    assert_eq!(findings(&observed((0..61).map(loses(35, 700, 3))))[0], None);
+    for available_mib in [9000, 700] {
+        let limited = loses(95, available_mib, 0);
+        assert_eq!(findings(&observed((0..61).map(limited)))[0], None, "a Pod at its own limit");
+    }
 }
 
 #[test]

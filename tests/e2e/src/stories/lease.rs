@@ -73,7 +73,7 @@ pub fn an_outage_for_kubelet_and_agent_is_no_fault(scene: &Scene) -> Result<()> 
     scene.wait_for_lease()?;
     let from = Instant::now();
     cut(&node, scene.plane())?;
-    sleep(Duration::from_secs(60)); // the watch is given up once it has been silent for two minutes
+    sleep(Duration::from_mins(1)); // the watch is given up once it has been silent for two minutes
     node.wait_for_status("the outage", |status| status["published"]["state"] == "unreached")?;
     sleep(Duration::from_secs(30)); // the Lease is old by then
     reconnect(&node)?;

@@ -29,11 +29,16 @@ mod storage;
 mod taints;
 mod trust;
 
+use std::time::Duration;
+
 use anyhow::Result;
 use clap::ValueEnum;
 
 use crate::scene::Scene;
 use crate::support::kinds::Kind;
+
+/// No story takes longer, if it does not say so.
+const LIMIT: Duration = Duration::from_mins(7);
 
 /// When a story runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -58,6 +63,8 @@ pub struct Story {
     pub name: &'static str,
     pub tier: Tier,
     pub place: Place,
+    /// It may take this long, on a node in namespaces.
+    pub limit: Duration,
     pub run: fn(&Scene) -> Result<()>,
 }
 
@@ -72,14 +79,19 @@ impl Story {
     const fn only_in(self, place: Place) -> Self {
         Self { place, ..self }
     }
+
+    /// What it waits for takes longer than other stories.
+    const fn lasting(self, limit: Duration) -> Self {
+        Self { limit, ..self }
+    }
 }
 
 const fn gate(name: &'static str, run: fn(&Scene) -> Result<()>) -> Story {
-    Story { name, tier: Tier::Gate, place: Place::Anywhere, run }
+    Story { name, tier: Tier::Gate, place: Place::Anywhere, limit: LIMIT, run }
 }
 
 const fn full(name: &'static str, run: fn(&Scene) -> Result<()>) -> Story {
-    Story { name, tier: Tier::Full, place: Place::Anywhere, run }
+    Story { name, tier: Tier::Full, place: Place::Anywhere, limit: LIMIT, run }
 }
 
 /// All stories, in the order in which they run.
@@ -140,9 +152,9 @@ pub const STORIES: &[Story] = &[
     gate("kernel::forged_lines", kernel::forged_lines_change_nothing),
     full("kernel::trouble_logged", kernel::an_error_of_a_file_system_is_a_warning),
     full("kernel::limit", kernel::few_process_ids_left_are_a_warning),
-    full("maintenance::left_stopped", maintenance::a_kubelet_that_an_upgrade_leaves_stopped_is_a_problem),
-    full("kernel::systemd_silent", kernel::a_silent_systemd_is_a_warning_and_has_crashed_if_it_reaps_no_children)
-        .only_in(Place::Namespaces),
+    full("maintenance::left_stopped", maintenance::a_kubelet_that_an_upgrade_leaves_stopped_is_a_problem)
+        .lasting(Duration::from_mins(16)),
+    full("kernel::systemd_crashed", kernel::a_systemd_that_has_crashed_is_a_problem).only_in(Place::Guest),
     gate("kernel::connections", kernel::a_full_connection_table_is_a_warning).only_in(Place::Guest),
     full("kernel::systemd_in_state_d", kernel::a_systemd_that_waits_in_the_kernel_is_deadlocked),
     gate("storage::read_only", storage::a_mount_that_becomes_read_only_is_a_problem_until_it_is_writable),
@@ -150,7 +162,8 @@ pub const STORIES: &[Story] = &[
     full("storage::io_error", storage::a_file_system_that_fails_is_a_problem),
     full("storage::full", storage::a_full_file_system_is_a_problem_until_there_is_space),
     full("storage::hung", storage::a_disk_that_completes_nothing_is_a_problem_and_a_frozen_file_system_is_none),
-    full("storage::sync_loop", storage::a_sync_loop_that_waits_for_a_disk_is_a_hang_although_the_kubelet_answers),
+    full("storage::sync_loop", storage::a_sync_loop_that_waits_for_a_disk_is_a_hang_although_the_kubelet_answers)
+        .lasting(Duration::from_mins(12)),
     gate("storage::disk_fails", storage::a_disk_that_fails_every_request_is_a_problem).only_in(Place::Guest),
     gate("storage::disk_hangs", storage::a_disk_that_hangs_is_a_problem_and_hangs_tasks).only_in(Place::Guest),
     full("memory::runs_out", memory::memory_that_runs_out_is_reported_before_it_is_used_up).only_in(Place::Namespaces),
