@@ -68,7 +68,6 @@ impl Step {
         Self::Delete { at: at.at_line(at.line), what: "delete the line".to_owned() }
     }
 
-    /// The place that changes.
     pub(crate) fn at(&self) -> Option<&Location> {
         match self {
             Self::Replace { at, .. } | Self::Delete { at, .. } | Self::Append { to: at, .. } => Some(at),
@@ -85,7 +84,6 @@ impl Step {
         !matches!(self, Self::Say { .. })
     }
 
-    /// The step in words.
     fn phrase(&self) -> String {
         match self {
             Self::Replace { at, what, .. } | Self::Delete { at, what } | Self::Say { at: Some(at), what } => {

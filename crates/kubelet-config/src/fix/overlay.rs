@@ -10,7 +10,6 @@ use crate::kubelet::tree::{Kind, Meta, Tree, Unreadable};
 #[derive(Clone)]
 pub(super) struct Overlay<'a> {
     base: &'a dyn Tree,
-    /// By real path.
     files: BTreeMap<PathBuf, String>,
 }
 

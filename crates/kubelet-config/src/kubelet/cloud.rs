@@ -31,7 +31,6 @@ struct InstanceData {
 struct Standard {
     cloud_name: String,
     instance_id: String,
-    /// Without its domain.
     local_hostname: Option<String>,
     availability_zone: Option<String>,
 }

@@ -4,8 +4,7 @@ use std::path::Path;
 
 use super::config::document::{Node, parse};
 use super::effective::Settings;
-use super::location::Location;
-use super::machine::Located;
+use super::location::{Located, Location};
 use super::tree::Tree;
 use super::version::Version;
 

@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use super::effective::Settings;
 
-/// The kubelet's own default.
-pub const DEFAULT_ENDPOINT: &str = "unix:///run/containerd/containerd.sock";
+pub(crate) const DEFAULT_ENDPOINT: &str = "unix:///run/containerd/containerd.sock";
 
 /// The socket of the runtime of a kubelet with these settings; `None` for an endpoint that is no socket (`tcp://`).
 pub fn runtime_socket(settings: &Settings) -> Option<PathBuf> {

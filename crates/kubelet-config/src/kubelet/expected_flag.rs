@@ -5,16 +5,15 @@ use super::snapshot::{Intent, Snapshot};
 
 /// A flag that should reach the kubelet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ExpectedFlag {
-    /// Its name without dashes.
-    pub flag: &'static str,
+pub(crate) struct ExpectedFlag {
+    pub(crate) flag: &'static str,
     /// Its value; of `node-labels` one `key=value`.
-    pub value: String,
+    pub(crate) value: String,
 }
 
 impl ExpectedFlag {
     /// Everything that an intent asks for.
-    pub fn all(intent: &Intent) -> Vec<Self> {
+    pub(crate) fn all(intent: &Intent) -> Vec<Self> {
         let cloud_provider = intent.cloud_provider.iter().filter(|provider| !matches!(provider.as_str(), "" | "none"));
         let mut all: Vec<Self> = cloud_provider.map(|provider| Self::new("cloud-provider", provider)).collect();
         all.extend(intent.node_ip.iter().map(|ip| Self::new("node-ip", ip)));
@@ -24,17 +23,17 @@ impl ExpectedFlag {
     }
 
     /// A flag with its value.
-    pub fn new(flag: &'static str, value: &str) -> Self {
+    pub(crate) fn new(flag: &'static str, value: &str) -> Self {
         Self { flag, value: value.to_owned() }
     }
 
     /// As one would write it.
-    pub fn written(&self) -> String {
+    pub(crate) fn written(&self) -> String {
         format!("--{}={}", self.flag, self.value)
     }
 
     /// Whether it reaches the kubelet, as far as its words are known.
-    pub fn reaches(&self, snapshot: &Snapshot) -> bool {
+    pub(crate) fn reaches(&self, snapshot: &Snapshot) -> bool {
         let settings = &snapshot.settings;
         match (self.flag, self.value.split_once('=')) {
             ("node-labels", Some((key, value))) => settings.map("--node-labels").get(key) == Some(&value),
@@ -44,18 +43,18 @@ impl ExpectedFlag {
     }
 
     /// Whether a value of the flag is, or holds, the expected one.
-    pub fn is_value(&self, value: &str) -> bool {
+    pub(crate) fn is_value(&self, value: &str) -> bool {
         let many = matches!(self.flag, "node-labels" | "node-ip");
         value == self.value || (many && value.split(',').any(|entry| entry == self.value))
     }
 
     /// Whether a flag in a text is the expected one.
-    pub fn matches(&self, flag: &FlagText<'_>) -> bool {
+    pub(crate) fn matches(&self, flag: &FlagText<'_>) -> bool {
         flag.name == self.flag && flag.value.or(flag.next).is_some_and(|value| self.is_value(value))
     }
 
     /// Whether a text holds it.
-    pub fn is_in(&self, text: &str) -> bool {
+    pub(crate) fn is_in(&self, text: &str) -> bool {
         flags_in(text).iter().any(|flag| self.matches(flag))
     }
 }

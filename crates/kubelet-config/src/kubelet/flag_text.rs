@@ -5,22 +5,22 @@ use super::systemd::Assignment;
 
 /// A flag in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FlagText<'a> {
+pub(crate) struct FlagText<'a> {
     /// Its name without dashes, with `-` for `_`.
-    pub name: String,
+    pub(crate) name: String,
     /// What follows its `=`, without quotes around it.
-    pub value: Option<&'a str>,
+    pub(crate) value: Option<&'a str>,
     /// The word behind it, where it has no `=`: perhaps its value.
-    pub next: Option<&'a str>,
+    pub(crate) next: Option<&'a str>,
     /// It as written, its value with it if that follows an `=`.
-    pub text: &'a str,
+    pub(crate) text: &'a str,
     /// Where it starts in the text, in bytes.
-    pub offset: usize,
+    pub(crate) offset: usize,
 }
 
 /// The flags in a text, comment lines passed over. A flag is two dashes and a letter, at the start of a word, of a
 /// quoted text or of an assignment's value.
-pub fn flags_in(text: &str) -> Vec<FlagText<'_>> {
+pub(crate) fn flags_in(text: &str) -> Vec<FlagText<'_>> {
     let mut flags = Vec::new();
     let mut start = 0;
     for line in text.split_inclusive('\n') {
@@ -70,7 +70,7 @@ fn flag_length(text: &str) -> usize {
 }
 
 /// The place of a flag in an assignment's value.
-pub fn place_of(assignment: &Assignment, flag: &FlagText<'_>) -> Location {
+pub(crate) fn place_of(assignment: &Assignment, flag: &FlagText<'_>) -> Location {
     assignment.place_of(flag.offset, flag.offset + flag.text.len())
 }
 

@@ -10,7 +10,7 @@ use super::version::{Minor, Version};
 const TEXT: &str = include_str!("gates.txt");
 
 /// The releases whose feature gates are in the table.
-pub const RELEASES: RangeInclusive<Minor> = Minor(25)..=Minor(37);
+pub(crate) const RELEASES: RangeInclusive<Minor> = Minor(25)..=Minor(37);
 
 /// A feature gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,9 +18,9 @@ pub struct Gate {
     /// Its name.
     pub name: &'static str,
     /// The first release that knows it, where that is later than 1.25.
-    pub since: Option<Minor>,
+    pub(crate) since: Option<Minor>,
     /// The first release that exits with `unrecognized feature gate`.
-    pub removed: Option<Minor>,
+    pub(crate) removed: Option<Minor>,
     /// The first release that takes no other value than this one.
     pub locked: Option<(Minor, bool)>,
 }
@@ -68,7 +68,7 @@ const ON_BY_DEFAULT: [(&str, Option<u16>); 14] = [
 ];
 
 /// Whether a gate of the table is on; `None` where that is not known.
-pub fn is_on(name: &str, settings: &Settings, version: Option<&Version>) -> Option<bool> {
+pub(crate) fn is_on(name: &str, settings: &Settings, version: Option<&Version>) -> Option<bool> {
     let set = settings.get("featureGates").map(|gates| &gates.value);
     if let Some(value) = set.and_then(|gates| gates.get(name)?.as_bool()) {
         return Some(value);

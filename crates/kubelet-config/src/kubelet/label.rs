@@ -1,13 +1,13 @@
 //! Labels of a Node: what Kubernetes takes for a key and a value, and which keys a kubelet may give its own Node.
 
 /// Whether Kubernetes takes a label's key (`validation.IsQualifiedName`).
-pub fn is_key(key: &str) -> bool {
+pub(crate) fn is_key(key: &str) -> bool {
     let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
     prefix.is_none_or(|prefix| check_domain(prefix).is_ok()) && !name.is_empty() && is_value(name)
 }
 
 /// Whether Kubernetes takes a label's value (`validation.IsValidLabelValue`).
-pub fn is_value(value: &str) -> bool {
+pub(crate) fn is_value(value: &str) -> bool {
     value.is_empty() || value.len() <= 63 && is_within(value, |letter| letter.is_ascii_alphanumeric(), "-_.")
 }
 
@@ -15,7 +15,7 @@ pub fn is_value(value: &str) -> bool {
 ///
 /// # Errors
 /// What it must be.
-pub fn check_domain(text: &str) -> Result<(), &'static str> {
+pub(crate) fn check_domain(text: &str) -> Result<(), &'static str> {
     let is_letter = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit();
     if text.len() <= 253 && text.split('.').all(|part| is_within(part, is_letter, "-")) {
         return Ok(());
@@ -51,7 +51,7 @@ const ALLOWED_KEYS: [&str; 11] = [
 const ALLOWED_DOMAINS: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
 
 /// Whether a kubelet refuses to start with that key in `--node-labels` (`ValidateKubeletFlags`).
-pub fn is_forbidden(key: &str) -> bool {
+pub(crate) fn is_forbidden(key: &str) -> bool {
     let Some((domain, _)) = key.split_once('/') else { return false };
     let within = |parent: &str| domain.strip_suffix(parent).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
     (within("kubernetes.io") || within("k8s.io"))

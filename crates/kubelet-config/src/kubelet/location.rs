@@ -17,6 +17,15 @@ pub struct Location {
     pub width: u32,
 }
 
+/// A value and the file and line that says so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Located<T> {
+    /// The value.
+    pub value: T,
+    /// Where it is.
+    pub at: Location,
+}
+
 impl Location {
     /// The file as a whole.
     pub fn file(path: impl AsRef<Path>) -> Self {

@@ -6,14 +6,12 @@
 pub struct Quantity(f64);
 
 impl Quantity {
-    /// A whole amount.
     #[expect(clippy::cast_precision_loss, reason = "bytes and processes of a machine are less than 2⁵³")]
-    pub fn whole(amount: u64) -> Self {
+    pub(crate) fn whole(amount: u64) -> Self {
         Self(amount as f64)
     }
 
-    /// The amount in units.
-    pub fn amount(self) -> f64 {
+    pub(crate) fn amount(self) -> f64 {
         self.0
     }
 

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::layers::{self, KubeletCommand};
-use super::location::Location;
-use super::machine::{self, Known, Located, Packages};
+use super::location::{Located, Location};
+use super::machine::{self, Known, Packages};
 use super::snapshot::{CloudFacts, ClusterFacts, Intent, Lifecycle, Loaded, Observed, Process, Snapshot};
 use super::systemd::{self, Manager};
 use super::tree::Tree;

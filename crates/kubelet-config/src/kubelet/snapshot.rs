@@ -79,21 +79,20 @@ pub struct Process {
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub struct ClusterFacts {
-    /// The API server's version.
-    pub server_version: Option<String>,
+    pub(crate) server_version: Option<String>,
     /// The static pod that says so; `None` if the caller does.
     #[serde(skip)]
-    pub server_version_at: Option<super::location::Location>,
+    pub(crate) server_version_at: Option<super::location::Location>,
     /// Whether the Node exists; `None` where it was not asked.
-    pub node_exists: Option<bool>,
+    pub(crate) node_exists: Option<bool>,
     /// `spec.providerID`.
     pub provider_id: Option<String>,
     /// Keys of the Node's taints.
-    pub taints: Option<Vec<String>>,
+    pub(crate) taints: Option<Vec<String>>,
     /// Seconds since the Node was created.
-    pub node_age_secs: Option<u64>,
+    pub(crate) node_age_secs: Option<u64>,
     /// Whether other nodes have a `spec.providerID`: a cloud controller is at work.
-    pub others_have_provider_id: Option<bool>,
+    pub(crate) others_have_provider_id: Option<bool>,
 }
 
 /// What the cloud says of the machine.
@@ -101,13 +100,11 @@ pub struct ClusterFacts {
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub struct CloudFacts {
     /// `hetzner`, `aws`, `gce`, `azure`, `openstack`, `vsphere`, `none`.
-    pub provider: Option<String>,
-    /// The instance's id there.
-    pub instance_id: Option<String>,
+    pub(crate) provider: Option<String>,
+    pub(crate) instance_id: Option<String>,
     /// The name that the cloud knows the machine by.
     pub name: Option<String>,
-    /// The zone.
-    pub zone: Option<String>,
+    pub(crate) zone: Option<String>,
     /// The file that says so; `None` if the caller does.
     #[serde(skip)]
     pub at: Option<super::location::Location>,
@@ -139,7 +136,7 @@ pub struct Snapshot {
     /// What the cloud says of the machine; else what is lacking to know it.
     pub cloud: Result<CloudFacts, &'static str>,
     /// Environment files and others near the unit that nothing reads, with the assignments in them.
-    pub unread_files: Vec<UnreadFile>,
+    pub(crate) unread_files: Vec<UnreadFile>,
 }
 
 /// What the running host and its cluster say, where the caller has asked them.
@@ -154,7 +151,7 @@ pub struct Observed {
     /// Now, in seconds since 1970; `None` if certificates cannot be judged.
     pub now_secs: Option<i64>,
     /// Whether the tree is the root of this running host: what lies in `/run` and `/proc` counts.
-    pub live: bool,
+    pub(crate) live: bool,
 }
 
 /// A file that looks as if it were meant for the kubelet, and that nothing reads.

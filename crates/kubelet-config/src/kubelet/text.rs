@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use super::location::Location;
-use super::machine::Located;
+use super::location::{Located, Location};
 use super::tree::Tree;
 
 /// The most characters of a text in a message.

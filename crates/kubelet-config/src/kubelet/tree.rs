@@ -28,14 +28,12 @@ pub enum Kind {
 pub struct Meta {
     /// What it is.
     pub kind: Kind,
-    /// Its size in bytes.
-    pub size_bytes: u64,
+    pub(crate) size_bytes: u64,
     /// Permission bits, as `chmod` takes them.
     pub mode: u32,
     /// The owner.
     pub uid: u32,
-    /// The group.
-    pub gid: u32,
+    pub(crate) gid: u32,
 }
 
 /// Why something could not be had, said of its path: `X does not exist`.
@@ -63,7 +61,7 @@ pub enum Unreadable {
 
 impl Unreadable {
     /// Whether there is simply nothing there.
-    pub fn is_not_found(&self) -> bool {
+    pub(crate) fn is_not_found(&self) -> bool {
         *self == Self::NotFound
     }
 
@@ -75,7 +73,7 @@ impl Unreadable {
 
 /// The most that is read of one file. systemd's own bound for a unit file is 1 MiB and for an environment file there
 /// is none; a kubelet's files have a few kilobytes.
-pub const MAX_FILE_BYTES: usize = 4 << 20;
+pub(crate) const MAX_FILE_BYTES: usize = 4 << 20;
 
 /// The files under a root.
 pub trait Tree {
@@ -178,7 +176,6 @@ impl MemoryTree {
         self
     }
 
-    /// The files.
     #[cfg(test)]
     pub(crate) fn files(&self) -> impl Iterator<Item = &PathBuf> {
         self.entries.iter().filter(|(_, entry)| matches!(entry, Entry::File(_))).map(|(path, _)| path)

@@ -75,7 +75,7 @@ pub fn find(tree: &dyn Tree, unit: &Unit) -> Vec<UnreadFile> {
 }
 
 /// The path in `Environment=/path`, which systemd ignores: `EnvironmentFile=/path` is meant.
-pub fn meant_file(event: &Event) -> Option<&str> {
+pub(crate) fn meant_file(event: &Event) -> Option<&str> {
     let path = event.text.strip_prefix('-').unwrap_or(&event.text);
     let is_path = path.starts_with('/') && !path.contains(['=', ' ']);
     (event.kind == EventKind::InvalidAssignment { first: None } && is_path).then_some(path)

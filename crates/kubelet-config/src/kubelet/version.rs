@@ -19,9 +19,9 @@ pub struct Version {
     /// The release series.
     pub minor: Minor,
     /// The patch release, where it was given.
-    pub patch: Option<u16>,
+    pub(crate) patch: Option<u16>,
     /// What follows: `+k3s1`, `-eks-1234`, `-beta.0`.
-    pub suffix: String,
+    pub(crate) suffix: String,
 }
 
 /// A text that is no version of Kubernetes.

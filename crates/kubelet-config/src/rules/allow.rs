@@ -8,8 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Finding, Rule};
-use crate::kubelet::location::Location;
+use super::{Finding, Location, Rule};
 use crate::kubelet::tree::Tree;
 
 /// What starts a comment's request, after `#` or `;`.

@@ -1,13 +1,7 @@
 //! Where a flag, or a part of its value, is: for findings and their carets.
 
-use crate::kubelet::flags::FlagUse;
-use crate::kubelet::layers::Launcher;
-use crate::kubelet::location::Location;
-use crate::kubelet::snapshot::Snapshot;
+use super::{FlagUse, Launcher, Location, Snapshot, Step, shortened};
 use crate::kubelet::systemd::Arg;
-use crate::step::Step;
-
-pub(super) use crate::kubelet::text::shortened;
 
 /// The word of a flag (or of its value, `offset` 1, where that is a word of its own).
 pub(super) fn word<'a>(snapshot: &'a Snapshot, used: &FlagUse, offset: usize) -> Option<&'a Arg> {

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use super::{Finding, Report, Severity, settings};
+use super::{Finding, Lifecycle, Report, Severity, Snapshot, settings};
 use crate::kubelet::flags::duration_nanos;
 use crate::kubelet::machine::FileState;
-use crate::kubelet::snapshot::{Lifecycle, Snapshot};
 
 pub(super) fn file_missing(snapshot: &Snapshot, report: &mut Report) {
     // k3s, RKE2 and k0s write these files each time they start.

@@ -6,18 +6,26 @@ pub(super) mod api;
 pub(super) mod name;
 pub(super) mod provider_id;
 
-use super::at::shortened;
 use super::lost::MAX_FINDINGS;
-use super::{Finding, Report, Severity, at};
-use crate::kubelet::flags::{FlagUse, ValueKind, pairs};
+use super::{Finding, FlagUse, Location, Report, Severity, Snapshot, at, shortened};
+use crate::kubelet::flags::{ValueKind, pairs};
 use crate::kubelet::label;
-use crate::kubelet::snapshot::Snapshot;
 use crate::kubelet::version::Minor;
 
 /// The flag `--cloud-provider=external`, if it is what counts.
 fn external(snapshot: &Snapshot) -> Option<&FlagUse> {
     let used = snapshot.flags.last("cloud-provider")?;
     (used.value == "external").then_some(used)
+}
+
+/// The providerID that the kubelet gives its Node, and where it says so.
+fn given_provider_id(snapshot: &Snapshot) -> Option<(String, Location)> {
+    if let Some(used) = snapshot.flags.last("provider-id") {
+        let place = at::value_part(snapshot, used, 0, used.value.len());
+        return Some((used.value.clone(), place)).filter(|(id, _)| !id.is_empty());
+    }
+    let node = snapshot.config.get("providerID")?;
+    Some((node.text()?, node.at.clone())).filter(|(id, _)| !id.is_empty())
 }
 
 /// Clouds that kubelets up to 1.30 had inside; none that is supported has one.

@@ -1,10 +1,8 @@
 //! The flag without which an autoscaled node is deleted again: `--cloud-provider=external`.
 
 use super::remedy::with_flag;
-use super::{Finding, Report, Severity, UNINITIALIZED, settings};
+use super::{Finding, Location, Report, Severity, Snapshot, UNINITIALIZED, settings};
 use crate::kubelet::expected_flag::ExpectedFlag;
-use crate::kubelet::location::Location;
-use crate::kubelet::snapshot::Snapshot;
 use crate::kubelet::systemd::LoadState;
 use crate::kubelet::version::Minor;
 

@@ -2,17 +2,13 @@
 
 pub(super) mod dir;
 pub(super) mod edits;
-pub(super) mod limits;
+mod limits;
 mod pairs;
 mod values;
 
 use super::settings;
-use super::{Finding, Report, Severity, at};
+use super::{Finding, Launcher, Lifecycle, Location, Report, Severity, Snapshot, Step, at};
 use crate::kubelet::config::{ConfigFile, ConfigFileState, KIND, UnknownField, fields};
-use crate::kubelet::layers::Launcher;
-use crate::kubelet::location::Location;
-use crate::kubelet::snapshot::{Lifecycle, Snapshot};
-use crate::step::Step;
 
 pub(super) fn unreadable(snapshot: &Snapshot, report: &mut Report) {
     for file in &snapshot.config.files {
@@ -27,6 +23,13 @@ pub(super) fn unreadable(snapshot: &Snapshot, report: &mut Report) {
 pub(super) fn bad_kind(snapshot: &Snapshot, report: &mut Report) {
     let files = snapshot.config.files.iter().filter(|file| file.drop_in && file.lacks_kind());
     report.findings.extend(files.filter_map(|file| bad(snapshot, file, "CF005")));
+}
+
+/// CF007.
+pub(super) fn invalid(snapshot: &Snapshot, report: &mut Report) {
+    report.findings.extend(limits::out_of_ranges(snapshot));
+    report.findings.extend(values::wrong_values(snapshot));
+    pairs::contradictions(snapshot, report);
 }
 
 fn bad(snapshot: &Snapshot, file: &ConfigFile, rule: &'static str) -> Option<Finding> {

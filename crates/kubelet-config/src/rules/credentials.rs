@@ -1,11 +1,7 @@
 //! AU: what the kubelet shows to the API server, and whom it lets use its own API.
 
-use super::{Finding, Report, Severity, settings};
-use crate::kubelet::flag_text::flags_in;
-use crate::kubelet::layers::Launcher;
-use crate::kubelet::location::Location;
+use super::{Finding, Launcher, Lifecycle, Location, Report, Severity, Snapshot, flags_in, settings};
 use crate::kubelet::machine::{Certificate, ClientCredential, FileState, Kubeconfig};
-use crate::kubelet::snapshot::{Lifecycle, Snapshot};
 use crate::kubelet::systemd::LoadState;
 
 pub(super) mod access;

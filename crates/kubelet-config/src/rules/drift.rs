@@ -7,12 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use memory::one_usr;
 
 use super::lost::{duration, quoted, whole};
-use super::{Finding, Report, Severity, settings};
+use super::{Finding, Launcher, Location, Report, Severity, Snapshot, flags_in, settings};
 use crate::kubelet::expected_flag::ExpectedFlag;
-use crate::kubelet::flag_text::flags_in;
-use crate::kubelet::layers::Launcher;
-use crate::kubelet::location::Location;
-use crate::kubelet::snapshot::{Loaded, Process, Snapshot};
+use crate::kubelet::snapshot::{Loaded, Process};
 use crate::kubelet::systemd::{Arg, LoadState};
 use crate::step::{reload, unit_name};
 
@@ -24,7 +21,6 @@ struct Difference {
     text: String,
 }
 
-/// Differences by file.
 #[derive(Debug, Default)]
 struct Differences(BTreeMap<String, Difference>);
 

@@ -1,10 +1,7 @@
 //! Files that look like drop-ins of the unit and are not read.
 
 use super::lost::Arrived;
-use super::{Finding, Report, Severity};
-use crate::kubelet::flag_text::flags_in;
-use crate::kubelet::location::Location;
-use crate::kubelet::snapshot::Snapshot;
+use super::{Finding, Location, Report, Severity, Snapshot, flags_in};
 use crate::kubelet::systemd::{Event, EventKind, NotADropIn};
 
 /// How the endings begin that package managers and editors give to what they set aside (`.dpkg-old`, `.swp`).

@@ -3,11 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::lost::{Arrived, holds_flags, quoted};
-use super::{Finding, Report, Severity};
-use crate::kubelet::location::Location;
-use crate::kubelet::snapshot::Snapshot;
+use super::{Finding, Location, Report, Severity, Snapshot, Step};
 use crate::kubelet::systemd::{Event, EventKind, Exec};
-use crate::step::Step;
 
 /// A character that looks like one of ASCII, and is none.
 pub(super) fn odd_character(text: &str) -> Option<(char, &'static str)> {

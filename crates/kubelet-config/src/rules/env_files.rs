@@ -1,16 +1,12 @@
 //! Environment files: not read, missing, skipped, or not read as they look.
 
-use std::path::Path;
-
-use super::lost::{Arrived, MAX_FINDINGS, holds_flags, quoted};
+use super::lost::{Arrived, MAX_FINDINGS, holds_flags, quoted, two_paths};
 use super::references::own_arguments;
 use super::remedy::{add_flags, delete_line_if, env_file_line, is_one_line, meant_assignment, usual_file};
-use super::{Finding, Report, Severity};
-use crate::kubelet::location::Location;
-use crate::kubelet::snapshot::{Snapshot, UnreadFile};
+use super::{Finding, Location, Report, Severity, Snapshot, Step};
+use crate::kubelet::snapshot::UnreadFile;
 use crate::kubelet::systemd::{Assignment, EnvFile, EnvFileState, Event, EventKind};
 use crate::kubelet::unread;
-use crate::step::Step;
 
 pub(super) fn not_read(snapshot: &Snapshot, report: &mut Report) {
     let arrived = Arrived::of(snapshot);
@@ -131,13 +127,6 @@ pub(super) fn required_missing(snapshot: &Snapshot, report: &mut Report) {
         let fix = format!("create {path}, or write `EnvironmentFile=-{path}`");
         report.add(Finding::new("SD012", Severity::Fatal, declared.clone(), message).say_at(declared, fix));
     }
-}
-
-/// The paths of a line that was meant to name several: systemd takes all of it as one.
-pub(super) fn two_paths(path: &Path) -> Option<Vec<&str>> {
-    let paths: Vec<&str> = path.to_str()?.split_whitespace().collect();
-    let are_paths = paths.iter().skip(1).all(|path| path.trim_start_matches('-').starts_with('/'));
-    (paths.len() > 1 && are_paths).then_some(paths)
 }
 
 fn two_on_one_line(snapshot: &Snapshot, file: &EnvFile) -> Option<Finding> {

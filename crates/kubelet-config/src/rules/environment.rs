@@ -4,12 +4,9 @@ use std::collections::BTreeSet;
 
 use super::lost::{Arrived, MAX_FINDINGS, holds_flags, shown_value, used_names, whole, would_bring};
 use super::remedy::{env_file_line, is_one_line, is_variable, with_flags};
-use super::{Finding, Report, Severity};
-use crate::kubelet::flag_text::{flags_in, place_of};
-use crate::kubelet::location::Location;
-use crate::kubelet::snapshot::Snapshot;
+use super::{Finding, Location, Report, Severity, Snapshot, Step, flags_in};
+use crate::kubelet::flag_text::place_of;
 use crate::kubelet::systemd::{Assignment, Event, EventKind, Exec, Source, Variable};
-use crate::step::Step;
 
 /// How many overridden assignments are named: the last ones.
 const MAX_OVERRIDDEN: usize = 20;

@@ -6,13 +6,11 @@ pub(super) mod gates;
 pub(super) mod stray;
 pub(super) mod value;
 
-use super::{Finding, Report, Severity, at};
+use super::{Finding, FlagUse, Report, Severity, Snapshot, Step, at, shortened};
+use crate::kubelet::flags::FlagSpec;
 use crate::kubelet::flags::table::{self, FLAGS};
-use crate::kubelet::flags::{FlagSpec, FlagUse};
-use crate::kubelet::snapshot::Snapshot;
-use crate::kubelet::text::{nearest, shortened};
+use crate::kubelet::text::nearest;
 use crate::kubelet::version::{Minor, Version};
-use crate::step::Step;
 
 /// The releases whose flags are in the table.
 const RELEASES: std::ops::RangeInclusive<Minor> = Minor(24)..=Minor(37);

@@ -1,9 +1,6 @@
 //! KN: swap, kernel settings.
 
-use super::{Finding, Report, Severity, settings};
-use crate::kubelet::location::Location;
-use crate::kubelet::machine::Located;
-use crate::kubelet::snapshot::{Lifecycle, Snapshot};
+use super::{Finding, Lifecycle, Located, Location, Report, Severity, Snapshot, settings};
 
 pub(super) fn swap_on(snapshot: &Snapshot, report: &mut Report) {
     let Some(swaps) = &snapshot.machine.kernel.swaps else {

@@ -5,13 +5,8 @@ pub(super) mod unknown_option;
 
 use serde_json::Value;
 
-use super::at::shortened;
-use super::{Finding, Report, Severity};
-use crate::kubelet::layers::{Launcher, Oddity, ReplacedList};
-use crate::kubelet::location::Location;
-use crate::kubelet::machine::Located;
-use crate::kubelet::snapshot::Snapshot;
-use crate::step::Step;
+use super::{Finding, Launcher, Located, Location, Report, Severity, Snapshot, Step, shortened};
+use crate::kubelet::layers::{Oddity, ReplacedList};
 
 /// Gives the kubelet of k3s or RKE2 this argument (`max-pods=50`).
 pub(super) fn with_argument(snapshot: &Snapshot, argument: &str) -> Step {

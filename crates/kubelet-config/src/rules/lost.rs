@@ -1,13 +1,12 @@
 //! What the rules of this directory share: which flags of a text do not reach the kubelet, which of them are expected.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
-use super::Severity;
+use super::{Severity, Snapshot, flags_in, shortened};
 use crate::kubelet::expected_flag::ExpectedFlag;
-use crate::kubelet::flag_text::{FlagText, flags_in};
-use crate::kubelet::snapshot::Snapshot;
+use crate::kubelet::flag_text::FlagText;
 use crate::kubelet::systemd::{Assignment, Exec, Unit};
-use crate::kubelet::text::shortened;
 
 /// The most findings of a rule that are worked out: far more than a person reads, and a bound for a hostile tree.
 pub(super) const MAX_FINDINGS: usize = 500;
@@ -131,4 +130,11 @@ pub(super) fn duration(secs: u64) -> String {
         7_200..172_800 => format!("{} h", secs / 3_600),
         _ => format!("{} d", secs / 86_400),
     }
+}
+
+/// The paths of a line that was meant to name several: systemd takes all of it as one.
+pub(super) fn two_paths(path: &Path) -> Option<Vec<&str>> {
+    let paths: Vec<&str> = path.to_str()?.split_whitespace().collect();
+    let are_paths = paths.iter().skip(1).all(|path| path.trim_start_matches('-').starts_with('/'));
+    (paths.len() > 1 && are_paths).then_some(paths)
 }

@@ -30,8 +30,14 @@ mod settings;
 mod syntax;
 mod unit;
 
-use crate::kubelet::location::Location;
-use crate::kubelet::snapshot::Snapshot;
+// What most rules use.
+use crate::kubelet::effective::From;
+use crate::kubelet::flag_text::flags_in;
+use crate::kubelet::flags::FlagUse;
+use crate::kubelet::layers::Launcher;
+use crate::kubelet::location::{Located, Location};
+use crate::kubelet::snapshot::{Lifecycle, Snapshot};
+use crate::kubelet::text::shortened;
 use crate::step::{Remedy, Step};
 
 /// How bad a finding is.
@@ -70,7 +76,6 @@ pub struct Finding {
     pub message: String,
     /// What to do, in words: [`lint`] writes the steps out, or the rule's own remedy.
     pub fix: Option<String>,
-    /// What to do.
     pub(crate) remedy: Remedy,
     /// Who overrides whom.
     pub chain: Vec<Link>,
@@ -171,7 +176,7 @@ impl Finding {
 
     /// With the flags that do not reach the kubelet because of it, also at the end of the message.
     #[must_use]
-    pub fn lost(mut self, flags: Vec<String>) -> Self {
+    pub(crate) fn lost(mut self, flags: Vec<String>) -> Self {
         if !flags.is_empty() {
             self = self.and(&format!("Lost: {}", lost::quoted(&flags.join(" "))));
         }
@@ -188,7 +193,7 @@ impl Finding {
 
     /// With steps of the chain, if there are any.
     #[must_use]
-    pub fn steps<T: Into<String>>(mut self, steps: impl IntoIterator<Item = (Location, T)>) -> Self {
+    pub(crate) fn steps<T: Into<String>>(mut self, steps: impl IntoIterator<Item = (Location, T)>) -> Self {
         self.chain.extend(steps.into_iter().map(|(at, text)| Link { at, text: text.into() }));
         self
     }
@@ -213,13 +218,13 @@ pub struct Rule {
     /// What is wrong, in a sentence.
     pub summary: &'static str,
     /// What the kubelet gets and why; empty where the summary says it all.
-    pub explanation: &'static str,
+    pub(crate) explanation: &'static str,
     /// What to do about it, in a sentence.
     pub fix: &'static str,
     /// Where it was seen: issue numbers, a man page.
     pub seen: &'static str,
     /// Whether it finds that disk and running system differ: a change of a file brings that about by itself.
-    pub is_drift: bool,
+    pub(crate) is_drift: bool,
     is_on_text: bool,
     explained_by: &'static [&'static str],
     lost_flag: &'static str,
@@ -251,11 +256,11 @@ impl Rule {
 }
 
 /// The taint that a kubelet with an external cloud provider gives its Node, until the cloud controller has seen it.
-pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+pub(crate) const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
 /// The age of a Node, in seconds, from which that taint is an error: shorter than the shortest of the autoscalers'
 /// deadlines, 5 minutes. `nodevigil check` run twice may report a warning first and an error later.
-pub const UNINITIALIZED_TOO_LATE_SECS: u64 = 240;
+pub(crate) const UNINITIALIZED_TOO_LATE_SECS: u64 = 240;
 
 /// Every rule, in the order in which they judge.
 ///

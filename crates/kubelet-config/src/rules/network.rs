@@ -3,10 +3,8 @@
 use std::net::IpAddr;
 use std::path::Path;
 
-use super::{Finding, Report, Severity, settings};
-use crate::kubelet::location::Location;
+use super::{Finding, Lifecycle, Location, Report, Severity, Snapshot, remedy, settings};
 use crate::kubelet::machine::FileState;
-use crate::kubelet::snapshot::{Lifecycle, Snapshot};
 
 /// The address of systemd-resolved, and the file in which it writes the name servers that it asks.
 const STUB: &str = "127.0.0.53";
@@ -86,7 +84,7 @@ pub(super) fn resolv_loop(snapshot: &Snapshot, report: &mut Report) {
             let place = if is_default { server.at.clone() } else { settings::place(snapshot, FIELD) };
             let finding = Finding::new(ID, Severity::Warning, place, message);
             let finding = if server.value == STUB {
-                finding.remedy(settings::set(snapshot, FIELD, RESOLVED))
+                finding.remedy(remedy::set(snapshot, FIELD, RESOLVED))
             } else {
                 finding.say("set resolvConf to a file with the name servers that this host's own name server asks")
             };

@@ -2,9 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Finding, Report, Severity, rule};
-use crate::kubelet::location::Location;
-use crate::step::Step;
+use super::{Finding, Location, Report, Severity, Step, rule};
 
 /// The most findings of one rule: far more than a person reads, and a bound for a hostile tree.
 const MAX_OF_A_RULE: usize = 100;

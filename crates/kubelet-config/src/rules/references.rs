@@ -5,14 +5,9 @@ use std::collections::BTreeSet;
 
 use super::lost::{Arrived, MAX_FINDINGS, dropped_names, holds_flags, is_not_expanded, quoted, used_names, whole};
 use super::remedy::{EnvironmentLines, add_flags, add_word, environment_word, has_specifiers, is_one_line};
-use super::{Finding, Report, Severity};
-use crate::kubelet::flag_text::flags_in;
-use crate::kubelet::layers::Launcher;
-use crate::kubelet::location::Location;
-use crate::kubelet::snapshot::Snapshot;
+use super::{Finding, Launcher, Location, Remedy, Report, Severity, Snapshot, Step, flags_in};
 use crate::kubelet::systemd::{Arg, Assignment, Exec, Source, Variable};
 use crate::kubelet::text::nearest;
-use crate::step::{Remedy, Step};
 
 pub(super) fn not_referenced(snapshot: &Snapshot, report: &mut Report) {
     let Some(exec) = &snapshot.unit.exec else { return };

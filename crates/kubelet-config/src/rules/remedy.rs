@@ -3,16 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::env_files::two_paths;
-use super::lost::quoted;
-use super::{layers, settings};
-use crate::kubelet::flag_text::flags_in;
+use super::config::edits;
+use super::lost::{quoted, two_paths};
+use super::{From, Launcher, Location, Remedy, Snapshot, Step, at, flags_in, layers, settings};
 use crate::kubelet::flags::{Repeat, table};
-use crate::kubelet::layers::Launcher;
-use crate::kubelet::location::Location;
-use crate::kubelet::snapshot::Snapshot;
 use crate::kubelet::systemd::{Assignment, EnvFile, EnvFileState, EventKind, Exec, Source};
-use crate::step::{NOT_THE_OPERATORS, Remedy, Step};
+use crate::step::NOT_THE_OPERATORS;
 
 /// How long a value may be that a fix writes out.
 const MAX_VALUE_BYTES: usize = 4000;
@@ -180,6 +176,19 @@ pub(super) fn with_flag(snapshot: &Snapshot, flag: &str) -> Remedy {
         Some(exec) => add_word(exec, &flag, is_sure).into(),
         None => Step::say(format!("give the kubelet {flag}")).into(),
     })
+}
+
+/// Gives a setting this value: where it is set, else in the configuration file, else as a flag.
+pub(super) fn set(snapshot: &Snapshot, path: &str, value: &str) -> Remedy {
+    let flag = settings::flag_of(path).unwrap_or_default();
+    match (settings::from(snapshot, path), snapshot.flags.last(flag)) {
+        (Some(From::Flag(_)), Some(used)) => at::set_value(snapshot, used, value).into(),
+        (Some(From::File(_)), _) => edits::set(snapshot, path, value).into(),
+        _ if settings::config_file(snapshot).is_some() && !settings::are_managed(snapshot) => {
+            edits::set(snapshot, path, value).into()
+        }
+        _ => with_flag(snapshot, &format!("{flag}={value}")),
+    }
 }
 
 /// Adds a word behind the last one of a command.

@@ -4,14 +4,10 @@ pub(super) mod map_replaced;
 pub(super) mod state_file;
 
 use super::config::are_written_by_distribution;
-use super::{Finding, Report, Severity, layers, settings};
+use super::{Finding, From, Location, Remedy, Report, Severity, Snapshot, Step, layers, remedy, settings};
 use crate::kubelet::config::document::Node;
 use crate::kubelet::config::fields::{self, FieldDefault};
-use crate::kubelet::effective::From;
-use crate::kubelet::location::Location;
 use crate::kubelet::quantity;
-use crate::kubelet::snapshot::Snapshot;
-use crate::step::{Remedy, Step};
 
 const HARD: &str = "evictionHard";
 const MEMORY: &str = "memory.available";
@@ -57,7 +53,7 @@ pub(super) fn reserved_absent(snapshot: &Snapshot, report: &mut Report) {
     let remedy = if has_place {
         add_pairs(snapshot, "systemReserved", &[("memory", "500Mi")]).into()
     } else {
-        settings::set(snapshot, "systemReserved", "memory=500Mi")
+        remedy::set(snapshot, "systemReserved", "memory=500Mi")
     };
     // No edit: with less memory for pods a kubelet may refuse at its restart those that run, and where system-reserved
     // is enforced, the system's own programs get no more than this.

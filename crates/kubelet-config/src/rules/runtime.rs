@@ -1,9 +1,7 @@
 //! RT: the container runtime and the cgroups that it shares with the kubelet.
 
-use super::{Finding, Report, Severity, settings};
-use crate::kubelet::location::Location;
+use super::{Finding, Lifecycle, Location, Report, Severity, Snapshot, remedy, settings};
 use crate::kubelet::machine::{Runtime, RuntimeKind, Socket};
-use crate::kubelet::snapshot::{Lifecycle, Snapshot};
 
 pub(super) fn socket_missing(snapshot: &Snapshot, report: &mut Report) {
     let machine = &snapshot.machine;
@@ -179,7 +177,7 @@ fn with_systemd_driver(
     kind: RuntimeKind,
 ) -> Finding {
     match kind {
-        _ if is_systemd => finding.remedy(settings::set(snapshot, "cgroupDriver", "systemd")),
+        _ if is_systemd => finding.remedy(remedy::set(snapshot, "cgroupDriver", "systemd")),
         RuntimeKind::Containerd => finding.say(format!(
             "set SystemdCgroup = true in the default runtime's options in {}, then `systemctl restart containerd`",
             at.file

@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 
 use redact::{few_stars, hide_secrets, is_secret_variable};
 
-use super::Report;
-use crate::kubelet::snapshot::Snapshot;
+use super::{Report, Snapshot};
 use crate::kubelet::systemd::Assignment;
 
 /// What stands for a secret.

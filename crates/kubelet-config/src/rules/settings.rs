@@ -1,19 +1,11 @@
 //! What several families ask of the settings: where one would edit one, and whether they can be known at all.
 
+use super::{From, Launcher, Lifecycle, Location, Snapshot, shortened};
 use serde_json::Value;
 
-use super::at;
-use super::config::edits;
 use super::lost::is_not_expanded;
-use super::remedy::with_flag;
 use crate::kubelet::config::{ConfigFile, ConfigFileState};
-use crate::kubelet::effective::From;
 use crate::kubelet::flags::table::FLAGS;
-use crate::kubelet::layers::Launcher;
-use crate::kubelet::location::Location;
-use crate::kubelet::snapshot::{Lifecycle, Snapshot};
-use crate::kubelet::text::shortened;
-use crate::step::Remedy;
 
 /// Why a rule on settings cannot judge: they are not known at all, or one of these is still to be written.
 pub(super) fn unknown(snapshot: &Snapshot, paths: &[&str]) -> Option<&'static str> {
@@ -80,17 +72,6 @@ pub(super) fn place(snapshot: &Snapshot, path: &str) -> Location {
     match from(snapshot, path) {
         Some(From::Flag(at) | From::File(at)) => at.clone(),
         _ => config_file(snapshot).map_or_else(|| command(snapshot), Clone::clone),
-    }
-}
-
-/// Gives a setting this value: where it is set, else in the configuration file, else as a flag.
-pub(super) fn set(snapshot: &Snapshot, path: &str, value: &str) -> Remedy {
-    let flag = flag_of(path).unwrap_or_default();
-    match (from(snapshot, path), snapshot.flags.last(flag)) {
-        (Some(From::Flag(_)), Some(used)) => at::set_value(snapshot, used, value).into(),
-        (Some(From::File(_)), _) => edits::set(snapshot, path, value).into(),
-        _ if config_file(snapshot).is_some() && !are_managed(snapshot) => edits::set(snapshot, path, value).into(),
-        _ => with_flag(snapshot, &format!("{flag}={value}")),
     }
 }
 

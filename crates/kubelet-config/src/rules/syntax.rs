@@ -5,13 +5,10 @@ use std::collections::BTreeSet;
 use super::encoding::odd_character;
 use super::lost::{Arrived, MAX_FINDINGS, holds_flags, quoted};
 use super::remedy::{EnvironmentLines, environment_word, has_specifiers, is_one_line, meant_assignment};
-use super::{Finding, Report, Severity};
-use crate::kubelet::location::Location;
-use crate::kubelet::snapshot::Snapshot;
+use super::{Finding, Location, Report, Severity, Snapshot, Step};
 use crate::kubelet::systemd::{Assignment, Event, EventKind, LoadState};
 use crate::kubelet::text::nearest;
 use crate::kubelet::unread;
-use crate::step::Step;
 
 /// Whether an ignored line looks like the rest of one that was wrapped.
 fn is_wrapped(event: &Event) -> bool {

@@ -4,10 +4,8 @@ use std::collections::BTreeSet;
 
 use super::lost::Arrived;
 use super::syntax::is_bad_command;
-use super::{Finding, Report, Severity};
-use crate::kubelet::location::Location;
+use super::{Finding, Lifecycle, Location, Report, Severity, Snapshot};
 use crate::kubelet::machine::TrustedFile;
-use crate::kubelet::snapshot::{Lifecycle, Snapshot};
 use crate::kubelet::systemd::{EventKind, LoadState};
 use crate::step::unit_name;
 

@@ -11,7 +11,7 @@ pub use build::parse;
 use crate::kubelet::location::Location;
 
 /// The deepest nesting that is read: each level takes stack. A `KubeletConfiguration` or a kubeconfig has 7 levels.
-pub const MAX_DEPTH: usize = 64;
+pub(crate) const MAX_DEPTH: usize = 64;
 
 /// A value and its place.
 #[derive(Debug, Clone, PartialEq)]
@@ -90,7 +90,7 @@ impl Node {
     }
 
     /// The items of a list; none of anything else.
-    pub fn items(&self) -> &[Self] {
+    pub(crate) fn items(&self) -> &[Self] {
         match &self.value {
             Value::List(items) => items,
             _ => &[],
@@ -119,7 +119,7 @@ impl Node {
     }
 
     /// As JSON; numbers that JSON does not know become text.
-    pub fn to_json(&self) -> serde_json::Value {
+    pub(crate) fn to_json(&self) -> serde_json::Value {
         match &self.value {
             Value::Null => serde_json::Value::Null,
             Value::Bool(value) => (*value).into(),

@@ -51,9 +51,9 @@ pub struct Field {
     /// What it takes.
     pub kind: Kind,
     /// The release that brought it; `None` for those that 1.24 had. None was removed up to 1.37.
-    pub since: Option<Minor>,
+    pub(crate) since: Option<Minor>,
     /// Whether a node does not join, is not safe or does not protect itself if the field is lost.
-    pub is_essential: bool,
+    pub(crate) is_essential: bool,
     /// What counts without it, of a kubelet that was given `--config`, in the newest release of the table.
     pub default: FieldDefault,
 }
@@ -61,7 +61,7 @@ pub struct Field {
 const TEXT: &str = include_str!("fields.txt");
 
 /// The fields, sorted by path.
-pub static FIELDS: LazyLock<Vec<Field>> = LazyLock::new(|| rows(TEXT).filter_map(field).collect());
+pub(crate) static FIELDS: LazyLock<Vec<Field>> = LazyLock::new(|| rows(TEXT).filter_map(field).collect());
 
 fn field([path, kind, since, essential, counts, default]: [&'static str; 6]) -> Option<Field> {
     let default = match counts {
@@ -97,7 +97,7 @@ fn kind(name: &str) -> Option<Kind> {
 
 impl Field {
     /// Whether the kubelet of that version knows the field; an unknown version counts as a new one.
-    pub fn is_known_in(&self, version: Option<&Version>) -> bool {
+    pub(crate) fn is_known_in(&self, version: Option<&Version>) -> bool {
         match (self.since, version) {
             (Some(since), Some(version)) => since <= version.minor,
             _ => true,

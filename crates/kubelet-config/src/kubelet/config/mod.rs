@@ -51,19 +51,19 @@ pub struct ConfigFile {
     /// Its content, where it could be parsed.
     pub document: Option<Node>,
     /// The lines that may have a comment.
-    pub comment_lines: BTreeSet<u32>,
+    pub(crate) comment_lines: BTreeSet<u32>,
     /// Where a second document begins, which the kubelet does not read.
-    pub second_document: Option<Location>,
+    pub(crate) second_document: Option<Location>,
 }
 
 impl ConfigFile {
     /// Whether it could be parsed, and is no `KubeletConfiguration` of `v1beta1`.
-    pub fn lacks_kind(&self) -> bool {
+    pub(crate) fn lacks_kind(&self) -> bool {
         self.document.as_ref().is_some_and(|document| load::wrong_kind(&self.at, document).is_some())
     }
 
     /// What of `kind` and `apiVersion` is not written, each with its value.
-    pub fn missing_kind(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+    pub(crate) fn missing_kind(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         let is_written = |key: &str| {
             let entries = self.document.as_ref().map_or(&[][..], Node::entries);
             entries.iter().any(|entry| entry.key.eq_ignore_ascii_case(key))
@@ -81,13 +81,13 @@ pub struct UnknownField {
     /// Where the key is.
     pub at: Location,
     /// What was probably meant: the right case, the field of a flag, or the flag itself where it has none (`--node-ip`).
-    pub meant: Option<&'static str>,
+    pub(crate) meant: Option<&'static str>,
     /// The field above it that has such a key: it is not indented enough.
-    pub below: Option<Location>,
+    pub(crate) below: Option<Location>,
     /// Whether the key is known but is there twice.
-    pub duplicate: bool,
+    pub(crate) duplicate: bool,
     /// The release that brought the field, where this kubelet is older.
-    pub since: Option<super::version::Minor>,
+    pub(crate) since: Option<super::version::Minor>,
 }
 
 /// The merged configuration.
@@ -98,7 +98,7 @@ pub struct Configuration {
     /// Its files, in the order in which they are merged; those that were not, too.
     pub files: Vec<ConfigFile>,
     /// The fields, merged; each with the place that it comes from.
-    pub merged: Option<Node>,
+    pub(crate) merged: Option<Node>,
     /// What the kubelet does not take.
     pub unknown: Vec<UnknownField>,
 }

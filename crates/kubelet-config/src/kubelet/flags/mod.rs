@@ -7,7 +7,7 @@ pub mod table;
 mod value;
 
 pub(super) use number::parse_int;
-pub use number::{duration_nanos, parse_bool};
+pub(crate) use number::{duration_nanos, parse_bool};
 pub use value::pairs;
 
 use super::location::Location;
@@ -58,12 +58,12 @@ pub enum ValueKind {
 
 impl ValueKind {
     /// Whether the flag may stand alone: pflag then never takes the next word as its value.
-    pub fn stands_alone(self) -> bool {
+    pub(crate) fn stands_alone(self) -> bool {
         matches!(self, Self::Bool | Self::Version)
     }
 
     /// What a value of that kind is, and one for an example.
-    pub fn form(self) -> (&'static str, &'static str) {
+    pub(crate) fn form(self) -> (&'static str, &'static str) {
         match self {
             Self::Bool => ("true or false", "true"),
             Self::Version => ("true, false or raw", "true"),
@@ -109,15 +109,15 @@ pub struct FlagSpec {
     /// What a second use means.
     pub repeat: Repeat,
     /// The field of `KubeletConfiguration` that it sets, with dots; `None` where there is only the flag.
-    pub field: Option<&'static str>,
+    pub(crate) field: Option<&'static str>,
     /// Whether the kubelet calls it deprecated.
     pub deprecated: bool,
     /// The first release that knows it, where that is later than 1.24.
-    pub since: Option<Minor>,
+    pub(crate) since: Option<Minor>,
     /// The first release that exits with `unknown flag`; 1.24 also for those that went before.
-    pub removed: Option<Minor>,
+    pub(crate) removed: Option<Minor>,
     /// What takes its place, for the fix of a removed flag; begins with `nothing` where nothing does.
-    pub instead: Option<&'static str>,
+    pub(crate) instead: Option<&'static str>,
 }
 
 impl FlagSpec {
@@ -140,7 +140,7 @@ pub struct FlagUse {
     /// Its value; for a bool given alone `true`, for an unknown flag given alone empty.
     pub value: String,
     /// Whether the value was a word of its own.
-    pub value_in_next_word: bool,
+    pub(crate) value_in_next_word: bool,
     /// The index of its word in the list that was read.
     pub word: usize,
     /// Where one would edit it.

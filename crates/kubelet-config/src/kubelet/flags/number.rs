@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 /// `strconv.ParseBool`.
-pub fn parse_bool(text: &str) -> Option<bool> {
+pub(crate) fn parse_bool(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
@@ -41,7 +41,7 @@ pub(super) fn parse_level(text: &str) -> Option<u32> {
 }
 
 /// `time.ParseDuration`, in nanoseconds; `None` if Go does not take it.
-pub fn duration_nanos(text: &str) -> Option<i64> {
+pub(crate) fn duration_nanos(text: &str) -> Option<i64> {
     let mut rest = text.strip_prefix(['+', '-']).unwrap_or(text);
     if rest == "0" {
         return Some(0);

@@ -86,7 +86,7 @@ pub fn pairs(kind: ValueKind, value: &str) -> Vec<Pair<'_>> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pair<'a> {
     /// Where it begins in the value, in bytes.
-    pub offset: usize,
+    pub(crate) offset: usize,
     /// The pair as it is written.
     pub text: &'a str,
     /// Its key.

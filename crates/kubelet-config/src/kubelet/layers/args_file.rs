@@ -9,8 +9,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 use super::Oddity;
-use crate::kubelet::location::Location;
-use crate::kubelet::machine::Located;
+use crate::kubelet::location::{Located, Location};
 use crate::kubelet::systemd::Arg;
 use crate::kubelet::text::chars;
 
@@ -29,7 +28,6 @@ const MAX_ODDITIES: usize = 100;
 /// What a reader makes of an arguments file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Split {
-    /// The words.
     pub(super) args: Vec<Arg>,
     /// Where it makes something else of them than was meant.
     pub(super) oddities: Vec<Located<Oddity>>,

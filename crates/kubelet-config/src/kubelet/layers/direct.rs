@@ -2,7 +2,7 @@
 //! program, or nowhere that can be seen.
 
 use super::Launcher;
-use crate::kubelet::machine::Located;
+use crate::kubelet::location::Located;
 use crate::kubelet::systemd::{Arg, Unit};
 use crate::kubelet::text::shortened;
 use crate::kubelet::tree::Tree;

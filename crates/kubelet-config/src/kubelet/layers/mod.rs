@@ -15,8 +15,7 @@ mod tests;
 use serde_json::Value;
 
 use super::effective::{Effective, From as Origin, Settings};
-use super::location::Location;
-use super::machine::Located;
+use super::location::{Located, Location};
 use super::systemd::{Arg, Unit};
 use super::tree::Tree;
 use super::version::{Minor, Version};
@@ -45,7 +44,7 @@ pub enum Launcher {
 
 impl Launcher {
     /// The name of k3s or RKE2; in small letters that of its program and its directories.
-    pub fn rancher_name(self) -> Option<&'static str> {
+    pub(crate) fn rancher_name(self) -> Option<&'static str> {
         match self {
             Self::K3s => Some("k3s"),
             Self::Rke2 => Some("RKE2"),
@@ -67,52 +66,49 @@ impl Launcher {
 
 /// A list of a second layer that a later file or the command line replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReplacedList {
+pub(crate) struct ReplacedList {
     /// The key: `kubelet-arg`.
-    pub key: String,
+    pub(crate) key: String,
     /// Where the lost list begins: its key.
-    pub at: Location,
+    pub(crate) at: Location,
     /// What was in it and is nowhere else, each with its place.
-    pub lost: Vec<(String, Location)>,
+    pub(crate) lost: Vec<(String, Location)>,
     /// What replaces it: the key in the later file, or the word of the command line.
-    pub by: Location,
+    pub(crate) by: Location,
     /// Whether the command line replaces it, where no `+` helps.
-    pub by_command_line: bool,
+    pub(crate) by_command_line: bool,
 }
 
 /// A key of a configuration file of k3s or RKE2 that is none of its options.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnknownOption {
-    /// The key.
-    pub key: String,
-    /// Where it is.
-    pub at: Location,
+pub(crate) struct UnknownOption {
+    pub(crate) key: String,
+    pub(crate) at: Location,
     /// Whether a comment may stand on its line.
-    pub has_comment: bool,
+    pub(crate) has_comment: bool,
     /// Its values, each with its place.
-    pub items: Vec<(String, Location)>,
+    pub(crate) items: Vec<(String, Location)>,
     /// The option that was probably meant.
-    pub meant: Option<&'static str>,
+    pub(crate) meant: Option<&'static str>,
     /// Whether that one is given, too.
-    pub is_given: bool,
+    pub(crate) is_given: bool,
     /// Whether the program exits because of it. Else it logs `Unknown flag` and goes on without it.
-    pub is_fatal: bool,
+    pub(crate) is_fatal: bool,
 }
 
 /// Where one adds an item to `kubelet-arg`: this text, with the item between its parts, is put in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewArgument {
+pub(crate) struct NewArgument {
     /// In front of the first item that counts; a file as a whole, if there is none yet.
-    pub at: Location,
+    pub(crate) at: Location,
     /// What comes before the item.
-    pub before: String,
-    /// What comes behind it.
-    pub after: String,
+    pub(crate) before: String,
+    pub(crate) after: String,
 }
 
 /// What the reader of an arguments file takes in another way than its writer meant it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Oddity {
+pub(crate) enum Oddity {
     /// An empty argument: between two blanks, between quotes, of a variable that is not set.
     EmptyArgument,
     /// Quotes around a blank: they are deleted, and the blank splits.
@@ -134,18 +130,17 @@ pub struct KubeletCommand {
     pub built_in: Vec<bool>,
     /// The second layer's files that were read, in order.
     pub files: Vec<Location>,
-    /// Lists that were replaced.
-    pub replaced: Vec<ReplacedList>,
+    pub(crate) replaced: Vec<ReplacedList>,
     /// Keys of the second layer's files that are none of its options.
-    pub unknown_options: Vec<UnknownOption>,
+    pub(crate) unknown_options: Vec<UnknownOption>,
     /// Where the second layer's files take another flag for the kubelet.
-    pub new_argument: Option<NewArgument>,
+    pub(crate) new_argument: Option<NewArgument>,
     /// Oddities of an arguments file.
-    pub oddities: Vec<Located<Oddity>>,
+    pub(crate) oddities: Vec<Located<Oddity>>,
     /// Whether the distribution's server is known not to add `--cloud-provider=external` (`None`: not known).
     pub server_disables_cloud_controller: Option<bool>,
     /// The second layer's files that could not be read, with the reason, and whether the distribution exits because of it.
-    pub unreadable: Vec<(Location, String, bool)>,
+    pub(crate) unreadable: Vec<(Location, String, bool)>,
     /// Why the arguments cannot be known, where they cannot (`/bin/sh is a shell`), at the word or line that hides them.
     pub unknown: Option<Located<String>>,
     /// Settings that the distribution writes into the kubelet's configuration at its start, by the path of their
@@ -171,7 +166,7 @@ impl KubeletCommand {
 
     /// Puts the distribution's own settings in the place of the kubelet's defaults. Before 1.32 k3s and RKE2 give them
     /// as flags, so that a file that the operator names with `--config` does not override them.
-    pub fn apply_settings(&self, settings: &mut Settings, version: Option<&Version>) {
+    pub(crate) fn apply_settings(&self, settings: &mut Settings, version: Option<&Version>) {
         let are_flags = version.is_some_and(|version| version.minor < Minor(32));
         for (path, value) in &self.settings {
             let is_overridden = settings.get(path).is_none_or(|setting| match setting.from {

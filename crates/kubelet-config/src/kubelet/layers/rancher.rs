@@ -8,7 +8,8 @@ mod tests;
 mod words;
 
 use super::{KubeletCommand, Launcher};
-use crate::kubelet::machine::{self, Located};
+use crate::kubelet::location::Located;
+use crate::kubelet::machine;
 use crate::kubelet::systemd::{Arg, Origin, Unit};
 use crate::kubelet::tree::Tree;
 

@@ -3,24 +3,23 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::Located;
 use crate::kubelet::config::document::{Node, parse};
 use crate::kubelet::effective::Settings;
-use crate::kubelet::location::Location;
+use crate::kubelet::location::{Located, Location};
 use crate::kubelet::text::{self, numbered, word};
 use crate::kubelet::tree::{Kind, Tree};
 
 /// What lies in these files.
 #[derive(Debug, Clone, Default)]
-pub struct Beside {
+pub(crate) struct Beside {
     /// The policy that the CPU and the memory manager have in their state files, by the setting of the policy.
-    pub state_policies: BTreeMap<&'static str, Located<String>>,
+    pub(crate) state_policies: BTreeMap<&'static str, Located<String>>,
     /// Settings that name a file or a directory which is not there.
-    pub missing: Vec<&'static str>,
+    pub(crate) missing: Vec<&'static str>,
     /// The files of `staticPodPath` that hold a pod, each with the pod's namespace and name.
-    pub static_pods: Vec<Located<String>>,
+    pub(crate) static_pods: Vec<Located<String>>,
     /// logind's `InhibitDelayMaxSec=` in the order in which its files are merged, in seconds.
-    pub inhibit_delays: Vec<Located<u64>>,
+    pub(crate) inhibit_delays: Vec<Located<u64>>,
 }
 
 /// The settings that name what must be there when the kubelet starts.
@@ -35,7 +34,6 @@ const NAMED: [&str; 5] = [
 /// How many files of a directory are read.
 const MAX_FILES: usize = 100;
 
-/// Reads all of it.
 pub(super) fn read(tree: &dyn Tree, settings: &Settings) -> Beside {
     let is_missing = |setting: &&str| {
         let Some(path) = settings.text(setting).map(Path::new) else { return false };

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 
+use super::Runtime;
 use super::toml_file::{self, TomlFile, table};
-use super::{Located, Runtime};
-use crate::kubelet::location::Location;
+use crate::kubelet::location::{Located, Location};
 use crate::kubelet::systemd::glob;
 use crate::kubelet::tree::Tree;
 

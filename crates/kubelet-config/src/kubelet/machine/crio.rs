@@ -3,13 +3,12 @@
 use std::path::Path;
 
 use super::toml_file::{self, TomlFile};
-use super::{Located, Runtime, RuntimeKind};
-use crate::kubelet::location::Location;
+use super::{Runtime, RuntimeKind};
+use crate::kubelet::location::{Located, Location};
 use crate::kubelet::tree::{Kind, Tree};
 
 /// The file that CRI-O reads if no other is named.
 pub(super) const DEFAULT_CONFIG: &str = "/etc/crio/crio.conf";
-/// The directory beside it.
 pub(super) const DEFAULT_DIRECTORY: &str = "/etc/crio/crio.conf.d";
 
 /// How many files of the directory are read.

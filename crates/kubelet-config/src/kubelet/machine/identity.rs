@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::{Located, Packages};
-use crate::kubelet::location::Location;
+use super::Packages;
+use crate::kubelet::location::{Located, Location};
 use crate::kubelet::systemd::Unit;
 use crate::kubelet::text::{numbered, small, word};
 use crate::kubelet::tree::Tree;

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::{Kernel, Located, Swap};
+use super::{Kernel, Swap};
 use crate::kubelet::effective::Settings;
-use crate::kubelet::location::Location;
+use crate::kubelet::location::{Located, Location};
 use crate::kubelet::text::{first_word, numbered, small, word};
 use crate::kubelet::tree::Tree;
 
@@ -100,7 +100,6 @@ fn cgroups(tree: &dyn Tree, settings: &Settings) -> BTreeMap<String, bool> {
         .collect()
 }
 
-/// Reads all of it.
 pub(super) fn read(tree: &dyn Tree, settings: &Settings) -> Kernel {
     Kernel {
         memory_bytes: memory(tree),

@@ -21,12 +21,12 @@ use std::path::{Path, PathBuf};
 
 use super::effective::Settings;
 use super::flags::CommandLine;
-use super::location::Location;
+use super::location::{Located, Location};
 use super::systemd::Unit;
 use super::tree::Tree;
 use super::version::Version;
 
-pub use beside::Beside;
+pub(crate) use beside::Beside;
 pub use credentials::of_running;
 pub use identity::{hostname, kubelet_version};
 pub use packages::Packages;
@@ -34,56 +34,39 @@ pub use packages::Packages;
 /// The largest kubeconfig, certificate or resolv.conf that is read.
 const MAX_FILE_BYTES: usize = 256 << 10;
 
-/// A value and the file and line that says so.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Located<T> {
-    /// The value.
-    pub value: T,
-    /// Where it is.
-    pub at: Location,
-}
-
 /// A line of `/proc/swaps`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Swap {
-    /// The device or file.
-    pub device: String,
-    /// Its size.
-    pub size_bytes: u64,
+pub(crate) struct Swap {
+    pub(crate) device: String,
+    pub(crate) size_bytes: u64,
 }
 
-/// Which container runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum RuntimeKind {
-    /// containerd.
+pub(crate) enum RuntimeKind {
     #[default]
     Containerd,
-    /// CRI-O.
     Crio,
 }
 
 /// The container runtime, from its configuration (all imports, both schema versions).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Runtime {
-    /// Which.
-    pub kind: RuntimeKind,
+pub(crate) struct Runtime {
+    pub(crate) kind: RuntimeKind,
     /// Its version (`2.1.4`), where it is known.
-    pub version: Option<String>,
+    pub(crate) version: Option<String>,
     /// The version of its configuration's schema (containerd): 3 and later are read by containerd 2 alone.
-    pub schema: Option<u32>,
+    pub(crate) schema: Option<u32>,
     /// Whether it uses systemd's cgroup driver: containerd's `SystemdCgroup`, CRI-O's `cgroup_manager`. A
     /// place without a line means that no file says so: it is the default.
-    pub systemd_cgroup: Option<Located<bool>>,
+    pub(crate) systemd_cgroup: Option<Located<bool>>,
     /// A `SystemdCgroup = true` that does not count, and why, where the driver is the default.
-    pub idle_driver: Option<Located<String>>,
+    pub(crate) idle_driver: Option<Located<String>>,
     /// Where its CRI plugin is disabled.
-    pub cri_disabled: Option<Location>,
-    /// Its CNI directory.
-    pub cni_conf_dir: Option<Located<String>>,
-    /// Its socket.
-    pub socket: Option<Located<String>>,
+    pub(crate) cri_disabled: Option<Location>,
+    pub(crate) cni_conf_dir: Option<Located<String>>,
+    pub(crate) socket: Option<Located<String>>,
     /// Files of its configuration that could not be read, and why.
-    pub problems: Vec<(Location, String)>,
+    pub(crate) problems: Vec<(Location, String)>,
 }
 
 /// What lies at the CRI endpoint.
@@ -147,13 +130,13 @@ pub struct Kubeconfig {
     /// The certificate that it has or names, where it could be read: a start depends on it.
     pub certificate: Option<Certificate>,
     /// The one that the kubelet has renewed, where it renews certificates: it counts before the other.
-    pub renewed: Option<Certificate>,
+    pub(crate) renewed: Option<Certificate>,
     /// Why the certificate could not be had.
     pub certificate_problem: Option<String>,
     /// The files of certificate, key and token that it names.
     pub files: Vec<String>,
     /// Those of them that are not there.
-    pub missing_files: Vec<String>,
+    pub(crate) missing_files: Vec<String>,
 }
 
 /// A file that the kubelet needs, read or not.
@@ -197,43 +180,42 @@ impl<T> FileState<T> {
 #[derive(Debug, Clone)]
 pub struct Kernel {
     /// `MemTotal`.
-    pub memory_bytes: Option<Located<u64>>,
+    pub(crate) memory_bytes: Option<Located<u64>>,
     /// `/proc/swaps`; `None` if it could not be read.
-    pub swaps: Option<Vec<Located<Swap>>>,
+    pub(crate) swaps: Option<Vec<Located<Swap>>>,
     /// Kernel settings by name with dots (`vm.overcommit_memory`), those that the rules read.
-    pub sysctls: BTreeMap<&'static str, Located<String>>,
+    pub(crate) sysctls: BTreeMap<&'static str, Located<String>>,
     /// Whether the host has cgroup v2 as its only hierarchy.
     pub cgroup_v2: Option<bool>,
     /// The CPUs that are online, as the kernel lists them: `0-3`.
-    pub cpus: Option<String>,
+    pub(crate) cpus: Option<String>,
     /// Cgroups that exist, of those that the configuration names.
-    pub cgroups: BTreeMap<String, bool>,
+    pub(crate) cgroups: BTreeMap<String, bool>,
 }
 
 /// The container runtime at the effective endpoint, and its socket.
 #[derive(Debug, Clone)]
 pub struct Cri {
-    /// The runtime.
-    pub runtime: Option<Runtime>,
+    pub(crate) runtime: Option<Runtime>,
     /// The path of the socket; `None` for an endpoint that is no path.
     pub socket_path: Option<String>,
     /// The socket; `None` where it could not be looked at, as in an image.
     pub socket: Option<Socket>,
     /// Other runtimes' sockets that are there.
-    pub other_sockets: Vec<String>,
+    pub(crate) other_sockets: Vec<String>,
 }
 
 /// The configuration of the network of pods.
 #[derive(Debug, Clone)]
 pub struct Network {
     /// The directory in which the runtime looks for CNI configurations; `None` where that is not known.
-    pub cni_dir: Option<PathBuf>,
+    pub(crate) cni_dir: Option<PathBuf>,
     /// Names of CNI configurations, sorted; `None` if the directory is not there.
-    pub cni_configs: Option<Vec<String>>,
+    pub(crate) cni_configs: Option<Vec<String>>,
     /// The plugins of the first of them.
-    pub cni_plugins: Vec<String>,
+    pub(crate) cni_plugins: Vec<String>,
     /// The name servers of the effective `resolvConf`.
-    pub resolv_conf: FileState<Vec<Located<String>>>,
+    pub(crate) resolv_conf: FileState<Vec<Located<String>>>,
 }
 
 /// What the kubelet will find around it.
@@ -242,11 +224,11 @@ pub struct Machine {
     /// The host's name, as `/etc/hostname`, or the caller, gives it.
     pub hostname: Option<Located<String>>,
     /// `ID` and `ID_LIKE` of os-release.
-    pub os_ids: Vec<String>,
+    pub(crate) os_ids: Vec<String>,
     /// Memory, swap and settings of the kernel.
     pub kernel: Kernel,
     /// Files beside the kubelet's own.
-    pub beside: Beside,
+    pub(crate) beside: Beside,
     /// The container runtime.
     pub cri: Cri,
     /// The network of pods.
@@ -256,9 +238,9 @@ pub struct Machine {
     /// `--bootstrap-kubeconfig`.
     pub bootstrap_kubeconfig: FileState<Kubeconfig>,
     /// The serving certificate in `--cert-dir`.
-    pub serving_certificate: FileState<Certificate>,
+    pub(crate) serving_certificate: FileState<Certificate>,
     /// Files that systemd's root or the kubelet trusts, with mode, owner and group.
-    pub trusted_files: Vec<TrustedFile>,
+    pub(crate) trusted_files: Vec<TrustedFile>,
     /// The kubelet's version, where something on the host says it.
     pub kubelet_version: Option<Located<Version>>,
     /// Addresses of the host's interfaces; `None` where the root is not this host's.
@@ -267,30 +249,25 @@ pub struct Machine {
 
 /// A file whose owner and mode matter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TrustedFile {
-    /// The file.
-    pub at: Location,
+pub(crate) struct TrustedFile {
+    pub(crate) at: Location,
     /// Whether it holds a secret: only its owner may read it.
-    pub secret: bool,
-    /// Permission bits.
-    pub mode: u32,
-    /// Owner.
-    pub uid: u32,
-    /// Group.
-    pub gid: u32,
+    pub(crate) secret: bool,
+    pub(crate) mode: u32,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
 }
 
 /// What the caller of [`survey`] knows already.
 #[derive(Debug, Clone, Default)]
-pub struct Known {
-    /// Versions of installed packages.
-    pub packages: Packages,
+pub(crate) struct Known {
+    pub(crate) packages: Packages,
     /// The runtime's version, over what the tree says.
-    pub runtime_version: Option<String>,
+    pub(crate) runtime_version: Option<String>,
 }
 
 /// Reads what lies around the kubelet that these settings describe.
-pub fn survey(tree: &dyn Tree, unit: &Unit, flags: &CommandLine, settings: &Settings, known: &Known) -> Machine {
+pub(crate) fn survey(tree: &dyn Tree, unit: &Unit, flags: &CommandLine, settings: &Settings, known: &Known) -> Machine {
     let cri = runtime::cri(tree, settings, known);
     let network = network(tree, settings, &cri);
     let kubeconfig = credentials::kubeconfig(tree, settings, "--kubeconfig");

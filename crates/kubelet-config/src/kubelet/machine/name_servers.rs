@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::{FileState, Located};
+use super::FileState;
 use crate::kubelet::effective::Settings;
-use crate::kubelet::location::Location;
+use crate::kubelet::location::{Located, Location};
 use crate::kubelet::text::{numbered, word};
 use crate::kubelet::tree::Tree;
 

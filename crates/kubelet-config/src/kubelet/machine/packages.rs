@@ -4,8 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::Located;
-use crate::kubelet::location::Location;
+use crate::kubelet::location::{Located, Location};
 use crate::kubelet::text;
 use crate::kubelet::tree::Tree;
 

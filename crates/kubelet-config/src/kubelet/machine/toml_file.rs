@@ -6,8 +6,7 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::Located;
-use crate::kubelet::location::Location;
+use crate::kubelet::location::{Located, Location};
 use crate::kubelet::text;
 use crate::kubelet::tree::{Tree, Unreadable};
 
@@ -23,7 +22,6 @@ pub(super) fn read(tree: &dyn Tree, path: &Path) -> Result<String, Unreadable> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// A parsed file.
 pub(super) struct TomlFile<'t> {
     file: Location,
     text: &'t str,
@@ -43,12 +41,10 @@ impl<'t> TomlFile<'t> {
         Ok(Self { file, text, starts, root })
     }
 
-    /// The whole file.
     pub(super) fn table(&self) -> &DeTable<'t> {
         self.root.get_ref()
     }
 
-    /// Where a value is.
     fn place(&self, value: &Spanned<DeValue<'t>>) -> Location {
         at(&self.file, self.text, &self.starts, &value.span())
     }
@@ -60,7 +56,6 @@ impl<'t> TomlFile<'t> {
         Some(Located { value: value.to_owned(), at: self.place(found) })
     }
 
-    /// True or false.
     pub(super) fn bool(&self, table: &DeTable<'t>, path: &[&str]) -> Option<Located<bool>> {
         let found = get(table, path)?;
         Some(Located { value: found.get_ref().as_bool()?, at: self.place(found) })

@@ -13,9 +13,9 @@ pub struct ParsedEnvFile {
     /// `declared`, which is replaced where an `EnvironmentFile=` line is known.
     pub assignments: Vec<Assignment>,
     /// What systemd ignores, and what looks unlike what was meant.
-    pub events: Vec<Event>,
+    pub(crate) events: Vec<Event>,
     /// Why systemd takes nothing of the file, if so.
-    pub unusable: Option<String>,
+    pub(crate) unusable: Option<String>,
 }
 
 /// systemd's version since which a comment that ends in a backslash does not swallow the next line.

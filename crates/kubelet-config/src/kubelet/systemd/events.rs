@@ -6,7 +6,7 @@ use crate::kubelet::location::Location;
 
 /// Why a file that looks like a drop-in is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NotADropIn {
+pub(crate) enum NotADropIn {
     /// Its name does not end in `.conf`.
     Suffix,
     /// Its name starts with a dot.
@@ -19,30 +19,25 @@ pub enum NotADropIn {
 
 /// Something that was ignored or lost on the way, or that the reader of a finding should know.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event {
-    /// What happened.
-    pub kind: EventKind,
-    /// Where.
-    pub at: Location,
+pub(crate) struct Event {
+    pub(crate) kind: EventKind,
+    pub(crate) at: Location,
     /// The text that was ignored: a line, a word, a file's content (bounded), for the search of lost flags.
-    pub text: String,
+    pub(crate) text: String,
 }
 
 /// What happened to an [`Event`]'s text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum EventKind {
+pub(crate) enum EventKind {
     /// `[service]`: unknown section, what follows is ignored.
     UnknownSection,
     /// An unknown key in a known section.
     UnknownKey {
-        /// The section.
         section: String,
-        /// The key.
         key: String,
     },
     /// A line in an unknown section.
     InUnknownSection {
-        /// The section.
         section: String,
     },
     /// An assignment before the first section.
@@ -51,7 +46,6 @@ pub enum EventKind {
     MalformedLine,
     /// The rest of the file was not parsed (not UTF-8, a malformed header, a bad `ExecStart=` in a drop-in).
     RestOfFileLost {
-        /// Why.
         reason: String,
     },
     /// `Environment=A=--x --y`: a word that is no assignment.
@@ -61,10 +55,8 @@ pub enum EventKind {
     },
     /// A specifier that systemd does not know: the assignment (or the unit) is lost.
     BadSpecifier {
-        /// The letter.
         letter: char,
     },
-    /// Specifiers that were expanded.
     Specifiers,
     /// A quote that is not closed, or an escape that systemd does not take: the rest of the line is lost.
     BadQuoting,
@@ -72,7 +64,6 @@ pub enum EventKind {
     UnknownEscape,
     /// A command line that systemd refuses.
     BadCommand {
-        /// Why.
         reason: String,
     },
     /// A backslash followed by blanks: no continuation.
@@ -81,19 +72,15 @@ pub enum EventKind {
     ContinuationEnded,
     /// `EnvironmentFile=` with a path that systemd refuses.
     BadEnvironmentFile {
-        /// Why.
         reason: String,
     },
     /// A list that an empty assignment cleared; `text` is what was lost.
     Reset {
-        /// The key.
         key: String,
-        /// The empty assignment.
         by: Location,
     },
     /// A variable that `UnsetEnvironment=` takes out; `text` is the value that it had.
     Unset {
-        /// The variable.
         name: String,
         /// The word of `UnsetEnvironment=`.
         by: Location,
@@ -105,24 +92,20 @@ pub enum EventKind {
     },
     /// A drop-in that a link to `/dev/null`, an empty file, a directory or a dangling link of its name hides.
     DropInMasked {
-        /// The mask.
         by: PathBuf,
         /// What the mask is: `link to /dev/null`, `empty file`, `directory`, `dangling link`.
         what: &'static str,
     },
     /// A file near the unit's drop-ins that is none.
     DropInNotRead {
-        /// Why.
         reason: NotADropIn,
     },
     /// A drop-in or a fragment that could not be read.
     FileUnreadable {
-        /// Why.
         reason: String,
     },
     /// A lower fragment that a higher one hides.
     FragmentHidden {
-        /// The one that counts.
         by: PathBuf,
     },
     /// A line of an environment file that is no assignment for systemd.
@@ -146,12 +129,10 @@ pub enum EventKind {
     EnvTextAfterQuote,
     /// CRLF line ends, or a byte order mark, in a file that systemd reads in spite of them.
     Encoding {
-        /// Which.
         what: &'static str,
     },
     /// An `ExecStart=` word referred to a variable that is not set.
     UnsetVariable {
-        /// The variable.
         name: String,
         /// Whether by `${X}` (then an empty string stays).
         braces: bool,

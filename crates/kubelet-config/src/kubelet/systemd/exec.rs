@@ -15,9 +15,7 @@ const ESCAPES: Flags = Flags { c_escapes: true, keep_unknown_escapes: false, rel
 pub(super) struct Context<'a> {
     pub(super) source: &'a SourceFile,
     pub(super) specifiers: &'a Specifiers,
-    /// systemd's major version.
     pub(super) version: u32,
-    /// The line.
     pub(super) at: Location,
 }
 

@@ -20,7 +20,6 @@ pub(in crate::kubelet) fn glob(tree: &dyn Tree, pattern: &str) -> Vec<PathBuf> {
     found
 }
 
-/// One component further.
 fn step(tree: &dyn Tree, directories: &[PathBuf], part: &str) -> Vec<PathBuf> {
     if !has_signs(part) {
         let paths = directories.iter().map(|directory| directory.join(unescaped(part)));

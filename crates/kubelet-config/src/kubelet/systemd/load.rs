@@ -43,7 +43,6 @@ struct Loader<'a> {
     events: Events,
 }
 
-/// Resolves a unit.
 pub(super) fn resolve_unit(tree: &dyn Tree, name: &str, manager: &Manager) -> Unit {
     let mut loader = Loader { tree, manager, loaded: Loaded::default(), events: Events::default() };
     let mut unit = Unit::named(name);
@@ -94,7 +93,6 @@ impl Loader<'_> {
         }
     }
 
-    /// Reads the fragment.
     fn fragment(&mut self, unit: &mut Unit, found: &Found) -> LoadState {
         let Some(path) = &found.fragment else { return LoadState::NotFound };
         let at = Location::file(path);
@@ -159,7 +157,6 @@ impl Loader<'_> {
         })
     }
 
-    /// Puts everything together.
     fn finish(mut self, mut unit: Unit) -> Unit {
         let Loaded { lists, execs, replaced, settings, reset } = self.loaded;
         if unit.load == LoadState::Loaded {
@@ -202,7 +199,6 @@ fn rest_of(source: &SourceFile, at: &Location) -> String {
 }
 
 impl Loaded {
-    /// Takes one assignment.
     fn pair(&mut self, context: &Context<'_>, pair: Pair, events: &mut Events) -> Result<(), ParseAbort> {
         let service = pair.section == "Service";
         match pair.key.as_str() {

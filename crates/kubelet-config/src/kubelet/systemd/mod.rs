@@ -19,13 +19,13 @@ mod syntax;
 mod verify;
 mod words;
 
-pub use paths::SEARCH_PATH;
+pub(crate) use paths::SEARCH_PATH;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use events::Events;
-pub use events::{Event, EventKind, NotADropIn};
+pub(crate) use events::{Event, EventKind, NotADropIn};
 pub(super) use glob::glob;
 
 use super::location::Location;
@@ -94,7 +94,7 @@ pub struct Assignment {
 impl Assignment {
     /// The place of the text from `start` to `end` of the value, in bytes; the assignment's own where the value has no
     /// places. Text of several lines has the width of its first.
-    pub fn place_of(&self, start: usize, end: usize) -> Location {
+    pub(crate) fn place_of(&self, start: usize, end: usize) -> Location {
         let after = self.marks.partition_point(|(offset, _)| *offset <= start);
         let Some((offset, at)) = after.checked_sub(1).and_then(|index| self.marks.get(index)) else {
             return self.at.clone();
@@ -170,7 +170,7 @@ pub struct Origin {
     /// Where the word is within the variable's value.
     pub at: Location,
     /// Whether it came by `${X}`, which never splits.
-    pub braces: bool,
+    pub(crate) braces: bool,
 }
 
 /// A word of the argument list.
@@ -217,12 +217,12 @@ pub struct Exec {
     /// The words; the first is the program.
     pub words: Vec<ExecWord>,
     /// Whether variables are expanded (no `:`).
-    pub expands: bool,
+    pub(crate) expands: bool,
 }
 
 impl Exec {
     /// The variables that it refers to, each with its word's place and whether by `${X}`.
-    pub fn references(&self) -> Vec<(String, Location, bool)> {
+    pub(crate) fn references(&self) -> Vec<(String, Location, bool)> {
         expand::references(self)
     }
 }
@@ -257,13 +257,13 @@ pub struct Unit {
     /// The command that is run.
     pub exec: Option<Exec>,
     /// Commands that a reset took away.
-    pub replaced_execs: Vec<Exec>,
+    pub(crate) replaced_execs: Vec<Exec>,
     /// The argument list of `exec`, the program first.
     pub argv: Vec<Arg>,
     /// Other settings, by (section, key).
     pub settings: BTreeMap<(String, String), Setting>,
     /// Everything that was ignored or lost.
-    pub events: Vec<Event>,
+    pub(crate) events: Vec<Event>,
 }
 
 /// What of a running systemd and its host bears on a unit; all of it has a value that is good for a tree at rest.

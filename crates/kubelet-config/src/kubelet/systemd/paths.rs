@@ -8,7 +8,7 @@ use super::names::{self, NameKind};
 use crate::kubelet::tree::{Kind, Tree, Unreadable};
 
 /// systemd's own search path, as 252's `systemctl show -p UnitPath` prints it.
-pub const SEARCH_PATH: [&str; 13] = [
+pub(crate) const SEARCH_PATH: [&str; 13] = [
     "/etc/systemd/system.control",
     "/run/systemd/system.control",
     "/run/systemd/transient",
@@ -32,7 +32,6 @@ const MAX_ALIASES: usize = 8;
 /// What a name in the search path leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Target {
-    /// Another name.
     Alias(String),
     /// A file, or a link out of the search path.
     Fragment(PathBuf),
@@ -234,9 +233,7 @@ pub(super) enum Look {
     Null,
     /// A file of no bytes.
     Empty,
-    /// A file.
     File,
-    /// A directory.
     Directory,
     /// Nothing, or a link that leads nowhere or in a circle.
     Missing,
@@ -244,7 +241,6 @@ pub(super) enum Look {
     Other(String),
 }
 
-/// Looks, links followed.
 pub(super) fn look(tree: &dyn Tree, path: &Path) -> Look {
     match tree.stat(path) {
         Ok(meta) => match meta.kind {

@@ -13,7 +13,6 @@ const MAX_MARKS: usize = 4096;
 pub(super) struct SourceFile {
     file: Location,
     bytes: Vec<u8>,
-    /// Where each line starts.
     lines: Vec<u32>,
     /// The bytes that do not start a character, so that columns are counted in characters.
     tails: Vec<u32>,
@@ -93,7 +92,6 @@ pub(super) fn to_u32(length: usize) -> u32 {
 /// Text of which each byte knows where it was taken from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Mapped {
-    /// The text.
     pub(super) bytes: Vec<u8>,
     /// For each byte its offset in the source.
     pub(super) at: Vec<u32>,
@@ -182,7 +180,6 @@ pub(super) fn is_noncharacter(c: char) -> bool {
     (0xFDD0..=0xFDEF).contains(&code) || code & 0xFFFE == 0xFFFE
 }
 
-/// systemd's WHITESPACE.
 pub(super) fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }

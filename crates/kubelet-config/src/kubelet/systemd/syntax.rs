@@ -19,7 +19,6 @@ pub(super) struct Pair {
     pub(super) value: Mapped,
     /// The line as a whole, of a continued one the first.
     pub(super) at: Location,
-    /// The key.
     pub(super) key_at: Location,
 }
 

@@ -14,7 +14,6 @@ pub(super) struct Flags {
     pub(super) relaxed: bool,
 }
 
-/// A word.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Split {
     /// The word without quotes and escapes; `at` counts in the input's own source.

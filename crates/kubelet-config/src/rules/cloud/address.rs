@@ -4,10 +4,8 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::external;
-use crate::kubelet::snapshot::{Lifecycle, Snapshot};
 use crate::kubelet::version::Minor;
-use crate::rules::at::shortened;
-use crate::rules::{Finding, Report, Severity, at};
+use crate::rules::{Finding, Lifecycle, Report, Severity, Snapshot, at, shortened};
 
 pub(in crate::rules) fn node_ip(snapshot: &Snapshot, report: &mut Report) {
     let used = snapshot.flags.last("node-ip");

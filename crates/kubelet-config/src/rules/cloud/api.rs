@@ -3,11 +3,12 @@
 
 use super::{external, name};
 use crate::kubelet::flags::parse::parse_argv;
-use crate::kubelet::layers::Launcher;
-use crate::kubelet::snapshot::{CloudFacts, ClusterFacts, Snapshot};
+use crate::kubelet::snapshot::{CloudFacts, ClusterFacts};
 use crate::kubelet::version::Version;
 use crate::rules::lost::duration;
-use crate::rules::{Finding, Report, Severity, UNINITIALIZED, UNINITIALIZED_TOO_LATE_SECS, at, settings};
+use crate::rules::{
+    Finding, Launcher, Report, Severity, Snapshot, UNINITIALIZED, UNINITIALIZED_TOO_LATE_SECS, at, settings,
+};
 
 /// After how long an uninitialised Node is worth a warning: a cloud controller usually takes 1 to 30 s.
 const LATE_SECS: u64 = 120;

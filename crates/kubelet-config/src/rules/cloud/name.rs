@@ -1,14 +1,10 @@
 //! CL007 and CL008: the name that the kubelet registers with.
 
-use super::external;
-use super::provider_id::given_provider_id;
-use crate::kubelet::flags::FlagUse;
+use super::{external, given_provider_id};
 use crate::kubelet::label;
-use crate::kubelet::location::Location;
 use crate::kubelet::machine::{FileState, Kubeconfig};
-use crate::kubelet::snapshot::{CloudFacts, Lifecycle, Snapshot};
-use crate::rules::at::shortened;
-use crate::rules::{Finding, Report, Severity, at};
+use crate::kubelet::snapshot::CloudFacts;
+use crate::rules::{Finding, FlagUse, Lifecycle, Location, Report, Severity, Snapshot, at, shortened};
 
 /// The flag that gives the Node another name than the host's.
 fn hostname_override(snapshot: &Snapshot) -> Option<&FlagUse> {

@@ -1,21 +1,7 @@
 //! CL005: the providerID that the kubelet gives its Node.
 
-use super::api;
-use crate::kubelet::location::Location;
-use crate::kubelet::snapshot::{Lifecycle, Snapshot};
-use crate::rules::at::shortened;
-use crate::rules::{Finding, Report, Severity, at};
-use crate::step::Step;
-
-/// The providerID that the kubelet gives its Node, and where it says so.
-pub(super) fn given_provider_id(snapshot: &Snapshot) -> Option<(String, Location)> {
-    if let Some(used) = snapshot.flags.last("provider-id") {
-        let place = at::value_part(snapshot, used, 0, used.value.len());
-        return Some((used.value.clone(), place)).filter(|(id, _)| !id.is_empty());
-    }
-    let node = snapshot.config.get("providerID")?;
-    Some((node.text()?, node.at.clone())).filter(|(id, _)| !id.is_empty())
-}
+use super::{api, given_provider_id};
+use crate::rules::{Finding, Lifecycle, Report, Severity, Snapshot, Step, at, shortened};
 
 const AFTERWARDS: &str = "If the Node exists already, delete it before the kubelet starts again: the providerID of a \
                           Node cannot be changed";

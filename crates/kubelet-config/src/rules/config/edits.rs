@@ -2,12 +2,8 @@
 
 use super::are_written_by_distribution;
 use crate::kubelet::config::document::{Entry, Node, Value};
-use crate::kubelet::flag_text::flags_in;
 use crate::kubelet::flags::table;
-use crate::kubelet::location::Location;
-use crate::kubelet::snapshot::Snapshot;
-use crate::rules::{Report, cloud, settings};
-use crate::step::Step;
+use crate::rules::{Location, Report, Snapshot, Step, cloud, flags_in, settings};
 
 /// Takes back the edits of files that something else writes, and those that would change or delete more than the
 /// finding names.

@@ -2,31 +2,27 @@
 //! ranges and words (`limits.txt`), values of a form of their own (`values`), and settings that exclude each other
 //! (`pairs`). The kubelet 1.36.3 refused each of these.
 
-use crate::kubelet::effective::From;
 use crate::kubelet::flags::duration_nanos;
 use crate::kubelet::gates;
-use crate::kubelet::snapshot::Snapshot;
 use crate::kubelet::table::rows;
 use crate::kubelet::text::nearest;
-use crate::rules::{Finding, Report, Severity, settings};
-
-use super::{pairs, values};
+use crate::rules::{Finding, From, Severity, Snapshot, remedy, settings};
 
 /// What the kubelet takes for each setting, `0..100` or `one|other`, and the gate without which it does not look.
 pub(super) const LIMITS: &str = include_str!("limits.txt");
 
-/// CF007.
-pub(in crate::rules) fn invalid(snapshot: &Snapshot, report: &mut Report) {
+/// The settings that are out of their range.
+pub(super) fn out_of_ranges(snapshot: &Snapshot) -> Vec<Finding> {
     let mut said = "";
+    let mut findings = Vec::new();
     for [path, taken, gate] in rows(LIMITS) {
         let looks = path != said && (gate == "-" || is_on(snapshot, gate) == Some(true));
         if looks && !is_built_in(snapshot, path) && !is_taken(snapshot, path, taken) {
             said = path;
-            report.add(out_of_range(snapshot, path, taken));
+            findings.push(out_of_range(snapshot, path, taken));
         }
     }
-    report.findings.extend(values::wrong_values(snapshot));
-    pairs::contradictions(snapshot, report);
+    findings
 }
 
 /// Whether a feature gate is on; `None` where that is not known.
@@ -78,7 +74,7 @@ fn out_of_range(snapshot: &Snapshot, path: &'static str, taken: &'static str) ->
         // By itself it is an exit as well.
         Some("Static") => finding.say_at(&at, "write Static, and what it needs of reservedMemory beside it,"),
         Some("static") => finding.say_at(&at, "write static, and a reservation of CPUs beside it,"),
-        Some(meant) => finding.remedy(settings::set(snapshot, path, meant)),
+        Some(meant) => finding.remedy(remedy::set(snapshot, path, meant)),
         None => finding.say_at(&at, format!("write a value of {wanted}")),
     }
 }

@@ -4,12 +4,9 @@ use serde_json::Value;
 
 use super::limits::{is_built_in, is_on, refused};
 use super::values;
-use crate::kubelet::effective::From;
 use crate::kubelet::flags::duration_nanos;
 use crate::kubelet::quantity;
-use crate::kubelet::snapshot::Snapshot;
-use crate::kubelet::text::shortened;
-use crate::rules::{Finding, Report, settings};
+use crate::rules::{Finding, From, Report, Snapshot, remedy, settings, shortened};
 
 /// Reports each contradiction at the setting that is the likelier mistake.
 pub(super) fn contradictions(snapshot: &Snapshot, report: &mut Report) {
@@ -412,7 +409,7 @@ fn access(snapshot: &Snapshot, refuse: &mut impl FnMut(&'static str, String, &st
 fn run_once(snapshot: &Snapshot) -> Option<Finding> {
     snapshot.settings.bool("runOnce").filter(|is_on| *is_on)?;
     let finding = refused(snapshot, "runOnce", "runOnce is true, which the kubelet no longer supports");
-    Some(finding.remedy(settings::set(snapshot, "runOnce", "false")))
+    Some(finding.remedy(remedy::set(snapshot, "runOnce", "false")))
 }
 
 /// The threshold down to which images are deleted must be below the one from which they are.
@@ -432,5 +429,5 @@ fn image_thresholds(snapshot: &Snapshot) -> Option<Finding> {
         let lower = if most > 0 { format!("a lower {low} at {}, or ", at(low)) } else { String::new() };
         return Some(finding.say_at(&at(high), format!("write {lower}a higher {high}")));
     }
-    Some(finding.remedy(settings::set(snapshot, low, &(most - USUAL_DISTANCE).max(0).to_string())))
+    Some(finding.remedy(remedy::set(snapshot, low, &(most - USUAL_DISTANCE).max(0).to_string())))
 }

@@ -5,17 +5,14 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{edits, limits};
-use crate::kubelet::effective::{Effective, From};
+use crate::kubelet::effective::Effective;
 use crate::kubelet::endpoint;
-use crate::kubelet::flag_text::flags_in;
 use crate::kubelet::flags::{ValueKind, duration_nanos, parse_bool};
 use crate::kubelet::label;
-use crate::kubelet::location::Location;
 use crate::kubelet::quantity::{self, Quantity};
-use crate::kubelet::snapshot::Snapshot;
 use crate::kubelet::table::rows;
-use crate::kubelet::text::{nearest, shortened};
-use crate::rules::{Finding, Severity, at, settings};
+use crate::kubelet::text::nearest;
+use crate::rules::{Finding, From, Location, Severity, Snapshot, at, flags_in, settings, shortened};
 
 /// The words of maps and lists.
 const WORDS: &str = include_str!("words.txt");

@@ -1,6 +1,7 @@
 //! Whom the kubelet lets use its own API.
 
 use super::{Finding, Report, Severity, Snapshot, settings};
+use crate::rules::remedy;
 
 const ANONYMOUS: &str = "authentication.anonymous.enabled";
 const MODE: &str = "authorization.mode";
@@ -35,7 +36,7 @@ pub(in crate::rules) fn anonymous(snapshot: &Snapshot, report: &mut Report) {
         settings::shown(snapshot, ANONYMOUS)
     );
     let finding = Finding::new("AU007", severity, settings::place(snapshot, ANONYMOUS), message);
-    let mut finding = finding.remedy(settings::set(snapshot, ANONYMOUS, "false"));
+    let mut finding = finding.remedy(remedy::set(snapshot, ANONYMOUS, "false"));
     let has_authority = snapshot.settings.text("authentication.x509.clientCAFile").is_some_and(|ca| !ca.is_empty());
     if !has_authority && !has_tokens(snapshot) {
         finding = finding
@@ -64,7 +65,7 @@ pub(in crate::rules) fn always_allow(snapshot: &Snapshot, report: &mut Report) {
         );
         return;
     }
-    let mut finding = finding.remedy(settings::set(snapshot, MODE, "Webhook"));
+    let mut finding = finding.remedy(remedy::set(snapshot, MODE, "Webhook"));
     if !has_tokens {
         let name = settings::name(snapshot, "authentication.webhook.enabled", MODE);
         finding = finding.by_hand_if(true).say(format!("Before the restart also set {name} to true"));
@@ -82,5 +83,5 @@ pub(in crate::rules) fn read_only_port(snapshot: &Snapshot, report: &mut Report)
         settings::shown(snapshot, READ_ONLY_PORT)
     );
     let finding = Finding::new("AU009", Severity::Warning, settings::place(snapshot, READ_ONLY_PORT), message);
-    report.add(finding.remedy(settings::set(snapshot, READ_ONLY_PORT, "0")));
+    report.add(finding.remedy(remedy::set(snapshot, READ_ONLY_PORT, "0")));
 }

@@ -4,6 +4,7 @@ use super::{
     Certificate, ClientCredential, FileState, Finding, Kubeconfig, Lifecycle, Report, Severity, Snapshot,
     can_bootstrap, settings,
 };
+use crate::rules::remedy;
 
 const ROTATE: &str = "rotateCertificates";
 
@@ -162,7 +163,7 @@ pub(in crate::rules) fn rotation_off(snapshot: &Snapshot, report: &mut Report) {
     );
     let finding = Finding::new(ID, Severity::Warning, settings::place(snapshot, ROTATE), message);
     let finding = finding.step(kubeconfig.at.clone(), "the kubeconfig has a client certificate");
-    report.add(finding.remedy(settings::set(snapshot, ROTATE, "true")));
+    report.add(finding.remedy(remedy::set(snapshot, ROTATE, "true")));
 }
 
 /// AU010.

@@ -1,11 +1,11 @@
 //! The unit on disk beside the unit in systemd's memory, as D-Bus tells of it.
 
+use crate::rules::{Location, Snapshot};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Differences;
-use crate::kubelet::location::Location;
-use crate::kubelet::snapshot::{Loaded, Snapshot};
+use crate::kubelet::snapshot::Loaded;
 use crate::kubelet::systemd::{Assignment, Exec, Source, Unit};
 use crate::rules::lost::{quoted, shown_value};
 

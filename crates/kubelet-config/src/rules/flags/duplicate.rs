@@ -3,13 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::uses;
-use crate::kubelet::effective::From;
-use crate::kubelet::flags::{FlagSpec, FlagUse, Repeat, ValueKind, pairs, table};
-use crate::kubelet::snapshot::Snapshot;
-use crate::kubelet::text::shortened;
+use crate::kubelet::flags::{FlagSpec, Repeat, ValueKind, pairs, table};
 use crate::rules::resources::map_replaced::MAPS;
-use crate::rules::{Finding, Report, Severity, at};
-use crate::step::Step;
+use crate::rules::{Finding, FlagUse, From, Report, Severity, Snapshot, Step, at, shortened};
 
 pub(in crate::rules) fn duplicate(snapshot: &Snapshot, report: &mut Report) {
     let mut seen: BTreeMap<&str, Vec<&FlagUse>> = BTreeMap::new();

@@ -3,14 +3,11 @@
 
 use super::{MAX_FINDINGS, uses};
 use crate::kubelet::config::document::Value;
-use crate::kubelet::flags::{FlagUse, ValueKind, pairs, parse_bool};
+use crate::kubelet::flags::{ValueKind, pairs, parse_bool};
 use crate::kubelet::gates::{self, GATES, Gate};
-use crate::kubelet::location::Location;
-use crate::kubelet::snapshot::Snapshot;
-use crate::kubelet::text::{nearest, shortened};
+use crate::kubelet::text::nearest;
 use crate::kubelet::version::Minor;
-use crate::rules::{Finding, Report, Severity, at, cloud, config};
-use crate::step::Step;
+use crate::rules::{Finding, FlagUse, Location, Report, Severity, Snapshot, Step, at, cloud, config, shortened};
 
 /// A feature gate that is set.
 struct Set<'a> {

@@ -1,17 +1,11 @@
 //! SD016: words of the argument list that are no flags, and why they are none.
 
 use super::MAX_FINDINGS;
-use crate::kubelet::flag_text::flags_in;
-use crate::kubelet::flags::{FlagUse, PositionalArg};
-use crate::kubelet::layers::Launcher;
-use crate::kubelet::location::Location;
-use crate::kubelet::snapshot::Snapshot;
+use crate::kubelet::flags::PositionalArg;
 use crate::kubelet::systemd::Assignment;
-use crate::rules::at::shortened;
 use crate::rules::encoding::{in_ascii, odd_character, plain};
 use crate::rules::lost::{self, Arrived, whole};
-use crate::rules::{Finding, Report, Severity, at};
-use crate::step::Step;
+use crate::rules::{Finding, FlagUse, Launcher, Location, Report, Severity, Snapshot, Step, at, flags_in, shortened};
 
 pub(in crate::rules) fn stray(snapshot: &Snapshot, report: &mut Report) {
     if snapshot.command.launcher == Launcher::Script {
@@ -168,7 +162,6 @@ fn is_shell(text: &str) -> bool {
         || text.starts_with('`')
 }
 
-/// The flag before it.
 fn before<'a>(snapshot: &'a Snapshot, stray: &PositionalArg) -> Option<&'a FlagUse> {
     snapshot.flags.uses.iter().rfind(|used| used.word + 1 + usize::from(used.value_in_next_word) == stray.word)
 }

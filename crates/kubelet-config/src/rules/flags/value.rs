@@ -1,11 +1,8 @@
 //! FL004: values that the kubelet does not take.
 
 use super::uses;
-use crate::kubelet::flag_text::flags_in;
-use crate::kubelet::flags::{FlagSpec, FlagUse, table};
-use crate::kubelet::snapshot::Snapshot;
-use crate::kubelet::text::shortened;
-use crate::rules::{Finding, Report, Severity, at};
+use crate::kubelet::flags::{FlagSpec, table};
+use crate::rules::{Finding, FlagUse, Report, Severity, Snapshot, at, flags_in, shortened};
 
 pub(in crate::rules) fn bad_value(snapshot: &Snapshot, report: &mut Report) {
     let minor = snapshot.version.as_ref().map(|version| version.minor);

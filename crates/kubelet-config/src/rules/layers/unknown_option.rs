@@ -3,12 +3,8 @@
 use super::{rename, with_argument, with_lost};
 use crate::kubelet::flags::{FlagSpec, table};
 use crate::kubelet::layers::UnknownOption;
-use crate::kubelet::location::Location;
-use crate::kubelet::snapshot::Snapshot;
 use crate::kubelet::version::Minor;
-use crate::rules::at::shortened;
-use crate::rules::{Finding, Report, Severity};
-use crate::step::{Remedy, Step};
+use crate::rules::{Finding, Location, Remedy, Report, Severity, Snapshot, Step, shortened};
 
 /// The releases whose options are in `options.txt`.
 const RELEASES: std::ops::RangeInclusive<Minor> = Minor(24)..=Minor(36);

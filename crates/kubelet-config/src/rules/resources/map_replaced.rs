@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{add_pairs, sign, with_argument};
-use crate::kubelet::effective::From;
-use crate::kubelet::snapshot::Snapshot;
-use crate::rules::{Finding, Report, Severity, settings};
+use crate::rules::{Finding, From, Report, Severity, Snapshot, settings};
 
 /// The maps that have a flag which empties them at its first use: `LangleSeparatedMapStringString` and `MapStringString`
 /// of k8s.io/component-base.

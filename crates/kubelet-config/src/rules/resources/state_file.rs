@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use crate::kubelet::snapshot::Snapshot;
-use crate::rules::{Finding, Report, Severity, settings};
+use crate::rules::{Finding, Report, Severity, Snapshot, settings};
 
 pub(in crate::rules) fn other_policy(snapshot: &Snapshot, report: &mut Report) {
     let unit = &snapshot.unit.name;

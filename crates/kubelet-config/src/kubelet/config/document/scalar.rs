@@ -7,7 +7,6 @@ use granit_parser::{ScalarStyle, Tag};
 use super::Value;
 use crate::kubelet::flags::parse_int;
 
-/// A scalar's value.
 pub(super) fn resolve(style: ScalarStyle, tag: Option<&Tag>, text: &str) -> Value {
     let is_text = match tag.map(Tag::core_suffix) {
         None => style != ScalarStyle::Plain,

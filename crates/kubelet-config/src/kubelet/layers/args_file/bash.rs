@@ -12,7 +12,6 @@ use crate::kubelet::systemd::Arg;
 /// How far behind an open brace its end is looked for, so that a line of braces stays linear.
 const MAX_BRACES_CHARS: usize = 256;
 
-/// Splits a file's text.
 pub(in super::super) fn split(file: &Location, text: &str, environment: &Environment) -> Split {
     let mut reader = Reader {
         here: file.at(1, 0, 1),

@@ -23,7 +23,6 @@ const FROM_VARIABLES: [&str; 5] = ["node-name", "resolv-conf", "data-dir", "clou
 /// The most replaced lists that are kept.
 const MAX_REPLACED: usize = 100;
 
-/// An option's values.
 #[derive(Debug, Clone)]
 struct Values {
     /// The key, or the first word.
@@ -32,7 +31,6 @@ struct Values {
     items: Vec<Arg>,
 }
 
-/// The options that count.
 #[derive(Debug, Default)]
 pub(super) struct Options(BTreeMap<String, Values>);
 

@@ -55,7 +55,6 @@ impl Given {
         Self { word: Arg { text: text.into(), ..word.clone() }, built_in: false }
     }
 
-    /// As a flag.
     fn flag(self, name: &str) -> Self {
         let text = format!("--{name}={}", self.word.text);
         Self { word: Arg { text, ..self.word }, ..self }
