@@ -39,12 +39,14 @@ CRANE := $(CACHE)/crane/$(call key,packaging/image/go.mod packaging/image/go.sum
 HELM := $(CACHE)/helm/$(call key,packaging/helm/go.mod packaging/helm/go.sum)
 # kube-scheduler, for pods:: alone.
 SCHEDULER := $(CACHE)/scheduler/$(call key,tests/cluster/go.mod tests/cluster/go.sum)
+# Debian's kernel for the virtual machine of memory::host_thrashes.
+KERNEL := $(CACHE)/kernel
 # Images of guests, one directory for each suite of Debian. They stay as Debian was when they were made; remove one to have it made anew.
 GUESTS := $(CACHE)/guests/$(call key,tests/e2e/image.sh)
 
 # What the program of the stories reads, and how it is built: the agent is nearly what is shipped, the program that judges it is a
 # debug build, whose crates cargo test has built.
-STORIES_ENV = KUBEBUILDER_ASSETS="$(ASSETS)" NODEVIGIL_CONSUMERS="$(CONSUMERS)" NODEVIGIL_CRDS="$(CRDS)" NODEVIGIL_PEER="$(PEER)" NODEVIGIL_GUESTS="$(GUESTS)" NODEVIGIL_HELM="$(HELM)" NODEVIGIL_SCHEDULER="$(SCHEDULER)"
+STORIES_ENV = KUBEBUILDER_ASSETS="$(ASSETS)" NODEVIGIL_CONSUMERS="$(CONSUMERS)" NODEVIGIL_CRDS="$(CRDS)" NODEVIGIL_PEER="$(PEER)" NODEVIGIL_KERNEL="$(KERNEL)" NODEVIGIL_GUESTS="$(GUESTS)" NODEVIGIL_HELM="$(HELM)" NODEVIGIL_SCHEDULER="$(SCHEDULER)"
 QUIET := --quiet
 define E2E
 cargo build $(QUIET) --locked --profile gate --package nodevigil && cargo build $(QUIET) --locked --package nodevigil-e2e && \
@@ -96,7 +98,7 @@ if [ ! -d "$(2)" ]; then \
 fi
 endef
 
-.PHONY: help docs site test stories nodes gate-needs guest-needs full-needs demo demo-plan picture record well test-full oracle flags rules packed bench fuzz audit release musl packages arm arm-needs test-arm image chart crane helm sbom dist install rust cluster consumers crds scheduler peer promtool nfpm kubelets cargo-deny mdbook clean
+.PHONY: help docs site test stories nodes gate-needs guest-needs full-needs demo demo-plan picture record well test-full oracle flags rules packed bench fuzz audit release musl packages arm arm-needs test-arm image chart crane helm sbom dist install rust cluster consumers crds kernel scheduler peer promtool nfpm kubelets cargo-deny mdbook clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -113,7 +115,7 @@ test: cargo-deny ## The gate: format, lints, dependencies' licences and sources,
 	@tests/step.sh "cargo test" cargo test --locked --no-fail-fast
 	@tests/step.sh "stories" $(MAKE) stories TIER=gate
 
-stories: $(if $(NODE),guest-needs) $(if $(filter gate,$(TIER)),gate-needs,full-needs consumers crds scheduler chart) ## What happens to real nodes, TIER=full (or gate); STORIES="life:: api" for a part, NODE=debian-13 on guests, TABLE=FILE for what they provoke
+stories: $(if $(NODE),guest-needs) $(if $(filter gate,$(TIER)),gate-needs,full-needs consumers crds kernel scheduler chart) ## What happens to real nodes, TIER=full (or gate); STORIES="life:: api" for a part, NODE=debian-13 on guests, TABLE=FILE for what they provoke
 	@$(E2E) --tier $(or $(TIER),full) $(if $(NODE),--node $(NODE)) $(if $(TABLE),--table $(abspath $(TABLE))) $(STORIES)
 
 # Two guests at a time would make both slow. All kinds run, whatever became of one.
@@ -316,6 +318,10 @@ crds:
 
 scheduler:
 	@$(call GO_BUILD,kube-scheduler,$(SCHEDULER),GO_TOOLS=k8s.io/kubernetes/cmd/kube-scheduler tests/cluster/build.sh "$(SCHEDULER)")
+
+kernel:
+	@$(call INSTALL,$(GUEST_PROGRAMS))
+	@[ -d "$(KERNEL)" ] || tests/e2e/kernel.sh "$(KERNEL)"
 
 peer:
 	@$(call GO_BUILD,node-problem-detector (three minutes),$(PEER),tests/cluster/build.sh "$(PEER)" tests/cluster/npd config/kernel-monitor.json config/health-checker-kubelet.json)

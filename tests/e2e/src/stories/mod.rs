@@ -168,8 +168,8 @@ pub const STORIES: &[Story] = &[
     gate("storage::disk_hangs", storage::a_disk_that_hangs_is_a_problem_and_hangs_tasks).only_in(Place::Guest),
     full("memory::runs_out", memory::memory_that_runs_out_is_reported_before_it_is_used_up).only_in(Place::Namespaces),
     full("memory::cgroup_limit", memory::a_cgroup_at_its_own_limit_is_not_the_host),
-    gate("memory::host_thrashes", memory::a_host_that_thrashes_is_reported_until_it_has_memory_again)
-        .only_in(Place::Guest),
+    full("memory::host_thrashes", memory::a_host_that_thrashes_is_reported_until_it_has_memory_again)
+        .only_in(Place::Namespaces),
     gate("config::flag_in_the_wrong_file", config::a_flag_in_the_wrong_file_is_found),
     full("config::error_until_corrected", config::an_error_is_shown_until_the_file_is_corrected),
     full("config::preflight", config::the_check_prints_before_the_kubelet_starts),

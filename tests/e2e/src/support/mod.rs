@@ -1,5 +1,6 @@
 //! Boots real Kubernetes nodes and a real control plane on this machine, and takes all of it away again.
 
+pub mod bare_guest;
 pub mod boot;
 pub mod cgroups;
 pub mod control_plane;
