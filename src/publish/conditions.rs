@@ -20,7 +20,7 @@ use super::observed::ObservedNode;
 use super::pacing::{Backoff, Budget};
 use super::taints::Tainter;
 use crate::condition::profile::Names;
-use crate::condition::{ConditionType, Desired, Published, Status, Uptime};
+use crate::condition::{Condition, ConditionType, Desired, Published, Status, Uptime};
 use crate::host::api::{NodeFacts, ObservedCondition};
 use crate::host::clock::Now;
 use crate::settings::TaintSettings;
@@ -180,6 +180,16 @@ impl Reconciler {
             Some(format!("{what}; nodevigil no longer writes it: stop one of the two"))
         });
         Some(foreign.collect::<Vec<_>>().join("; ")).filter(|all| !all.is_empty())
+    }
+
+    /// Whether the Node does not show yet what cannot wait: a problem, or that nodevigil is paused or stops.
+    pub fn is_urgent(&self, desired: &Desired) -> bool {
+        let is_shown = |wanted: &Published| {
+            let shown = self.node().and_then(|node| node.condition(wanted.name));
+            shown.is_some_and(|shown| (&*shown.status, &shown.reason) == (wanted.status.name(), &wanted.reason))
+        };
+        let matters = desired.without_taints || desired.conditions.iter().any(Condition::is_problem);
+        matters && !desired.published.iter().all(is_shown)
     }
 
     /// What to do now. Conditions come before taints.

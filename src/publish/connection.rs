@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use tower::{BoxError, service_fn};
 
 use super::clock::{server_time, sleep_until};
-use super::pacing::Backoff;
+use super::pacing::{Backoff, Spread};
 use crate::condition::Uptime;
 use crate::host::api::{ApiFacts, Reach, RequestCounts};
 use crate::host::clock::{Now, uptime};
@@ -55,6 +55,7 @@ pub struct ApiConnection {
     pub troubles: Troubles,
     requests: RequestCounts,
     backoff: Arc<Mutex<Backoff>>,
+    spread: Arc<Mutex<Spread>>,
     /// The requests that the API server refuses, and how they are reported.
     refusals: Arc<Mutex<BTreeMap<&'static str, String>>>,
     /// Notified when the API server answers again.
@@ -67,7 +68,23 @@ impl ApiConnection {
     pub fn new(facts: watch::Sender<ApiFacts>, requests: RequestCounts, troubles: Troubles) -> Self {
         let backoff = Arc::new(Mutex::new(Backoff::new(LONGEST_DELAY)));
         let (answers, unauthorized) = (Arc::default(), Arc::default());
-        Self { facts, troubles, requests, backoff, refusals: Arc::default(), answers, unauthorized }
+        let (refusals, spread) = (Arc::default(), Arc::default());
+        Self { facts, troubles, requests, backoff, spread, refusals, answers, unauthorized }
+    }
+
+    /// From now on requests that can wait are spread over up to this time, first because the agent has started.
+    pub fn spread_over(&self, longest: Duration) {
+        let mut spread = lock(&self.spread);
+        spread.longest = longest;
+        spread.begin(uptime());
+    }
+
+    /// Takes in whether something is to be published that cannot wait.
+    pub fn set_urgent(&self, is_urgent: bool) {
+        let was_urgent = std::mem::replace(&mut lock(&self.spread).is_urgent, is_urgent);
+        if is_urgent && !was_urgent {
+            self.answers.notify_waiters();
+        }
     }
 
     /// Builds a client whose requests name `node` in their `User-Agent`. This reads files and belongs into `spawn_blocking`.
@@ -105,12 +122,13 @@ impl ApiConnection {
         drop(self.facts.subscribe().wait_for(is_unreached).await);
     }
 
-    /// Until when no request may be sent, because the API server fails; none if one may be sent now.
+    /// Until when no request may be sent, because the API server fails, or all agents may send one; none if one may be sent now.
     pub fn closed_until(&self) -> Option<Uptime> {
-        self.backoff().until(uptime())
+        let now = uptime();
+        self.backoff().until(now).max(lock(&self.spread).until(now))
     }
 
-    /// Waits until then, or until the API server answers again.
+    /// Waits until then, or until the API server answers again, or something cannot wait.
     pub async fn wait(&self, until: Uptime) {
         tokio::select! {
             () = sleep_until(until) => {}
@@ -142,12 +160,16 @@ impl ApiConnection {
         let verb = verb(&request);
         while let Some(until) = self.closed_until() {
             if verb == "patch" {
+                if self.backoff().until(uptime()).is_none() {
+                    break;
+                }
                 // Its content may be out of date by then: the caller decides again.
                 return Err("the API server has failed; no request is sent until it may have recovered".into());
             }
             self.wait(until).await;
         }
         self.backoff().attempt(uptime());
+        lock(&self.spread).sent(uptime());
         let silence = || kube::Error::Service(format!("no answer within {} s", DEADLINE.as_secs()).into());
         match timeout(DEADLINE, self.exchange(inner, request, verb)).await.unwrap_or_else(|_| Err(silence())) {
             Ok(answer) => {
@@ -228,8 +250,15 @@ impl ApiConnection {
         self.requests.get_or_create(&[("verb", verb), ("outcome", outcome)]).inc();
     }
 
+    /// Takes in that the watch has ended by this error. That may be so for all agents, whose next requests are to be spread.
+    pub fn watch_ended(&self, error: String) {
+        lock(&self.spread).begin(uptime());
+        self.set_reach(Reach::Unreached { since: uptime(), error });
+    }
+
     fn failed(&self, error: String, retry_after: Duration) {
         self.backoff().failed(uptime(), retry_after);
+        lock(&self.spread).begin(uptime());
         self.set_reach(Reach::Unreached { since: uptime(), error });
     }
 
@@ -256,7 +285,7 @@ impl ApiConnection {
     }
 
     fn record(&self, request: &'static str, refusal: Option<String>) {
-        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut refusals = lock(&self.refusals);
         match refusal {
             Some(message) => refusals.insert(request, message),
             None => refusals.remove(request),
@@ -266,8 +295,12 @@ impl ApiConnection {
     }
 
     fn backoff(&self) -> MutexGuard<'_, Backoff> {
-        self.backoff.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.backoff)
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn is_unreached(facts: &ApiFacts) -> bool {
@@ -339,6 +372,7 @@ pub fn describe(error: &kube::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
     use hyper::body::Frame;
     use k8s_openapi::api::core::v1::Node;
     use kube::Api;
@@ -404,6 +438,22 @@ mod tests {
         get_node(&api, 401, serde_json::json!({})).await.unwrap_err();
         assert!(api.closed_until().unwrap() >= uptime() + Duration::from_secs(7));
         api.credential_changed();
+        assert_eq!(api.closed_until(), None);
+    }
+
+    #[tokio::test]
+    async fn requests_are_spread_after_a_start_and_after_a_failure_unless_something_cannot_wait() {
+        let (api, ..) = connection();
+        let node = || serde_json::json!({"metadata": {"name": "n1"}});
+        api.spread_over(Duration::from_hours(24));
+        let waiting = get_node(&api, 200, node());
+        let urgent = async { api.set_urgent(true) };
+        let (answer, ()) = tokio::join!(waiting, urgent);
+        answer.unwrap();
+        api.set_urgent(false);
+        api.watch_ended("the connection was lost".into());
+        assert!(api.is_unreached() && get_node(&api, 200, node()).now_or_never().is_none());
+        api.set_urgent(true);
         assert_eq!(api.closed_until(), None);
     }
 

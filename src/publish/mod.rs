@@ -67,6 +67,7 @@ impl Publisher {
         let api = ApiConnection::new(self.facts.clone(), self.requests.clone(), self.troubles.clone());
         let mut reconciler = Reconciler::new(self.taints.clone(), self.settings.names());
         let mut events = EventQueue::new(uptime());
+        api.spread_over(self.settings.spread_secs.duration());
         if self.settings.publish == Publish::None {
             // Everything is read, and nothing is to be written.
             self.desired = watch::channel(Desired::default()).1;
@@ -113,7 +114,9 @@ impl Publisher {
             self.troubles.clear(Trouble::IdentityUnusable);
             api.set_reach(Reach::Untried);
         }
-        reconciler.read_first();
+        if reconciler.node().is_some() {
+            reconciler.read_first();
+        }
         tracing::info!("publishing to Node {} with {}", session.node_name, session.source);
         let (client, name) = (|| session.client.clone(), session.node_name.as_str());
         tokio::select! {

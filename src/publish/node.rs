@@ -59,6 +59,7 @@ pub async fn publish_conditions(
             node.take_in(event);
         }
         let wanted = desired.borrow_and_update().clone();
+        api.set_urgent(node.reconciler.is_urgent(&wanted));
         let step = node.step(&wanted);
         node.show();
         match step {
@@ -146,6 +147,8 @@ impl<'a> Publishing<'a> {
                 if let watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error) = error {
                     self.api.record_answer(WATCH, self.name, Some(&error));
                     is_denied = Failure::of(&error) == Failure::Refused;
+                } else {
+                    self.api.watch_ended(redact::sanitize_line(&format!("the watch has ended: {error}"), 300));
                 }
                 if is_denied {
                     self.watching.denied(uptime());

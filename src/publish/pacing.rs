@@ -70,6 +70,38 @@ impl Backoff {
     }
 }
 
+/// Spreads requests that can wait over time when all agents of a cluster have a reason for them at the same moment: after a start, and
+/// when the API server fails and comes back.
+#[derive(Debug, Default)]
+pub struct Spread {
+    pub longest: Duration,
+    /// Whether there is something that cannot wait.
+    pub is_urgent: bool,
+    /// When the next request may be sent, and until when those after it are apart.
+    next: Uptime,
+    until: Uptime,
+}
+
+impl Spread {
+    /// Takes in such a moment.
+    pub fn begin(&mut self, now: Uptime) {
+        self.next = now + self.longest.mul_f64(fastrand::f64());
+        self.until = self.next + self.longest;
+    }
+
+    /// When the next request may be sent; none if now.
+    pub fn until(&self, now: Uptime) -> Option<Uptime> {
+        (now < self.next && !self.is_urgent).then_some(self.next)
+    }
+
+    /// Takes in that a request is sent. An agent sends several in turn, and they would make peaks.
+    pub fn sent(&mut self, now: Uptime) {
+        if now < self.until {
+            self.next = now + self.longest.mul_f64(fastrand::f64() / 3.0);
+        }
+    }
+}
+
 /// A number of times within any period of this length.
 #[derive(Debug)]
 pub struct Budget {
@@ -105,6 +137,28 @@ mod tests {
 
     fn at(secs: u64) -> Uptime {
         Duration::from_secs(secs)
+    }
+
+    #[test]
+    fn requests_are_spread_after_a_common_moment_unless_one_is_urgent() {
+        let mut spread = Spread { longest: at(90), ..Spread::default() };
+        assert_eq!(spread.until(at(100)), None);
+        let mut waits: Vec<_> = (0..1000)
+            .map(|_| {
+                spread.begin(at(100));
+                spread.until(at(100)).map_or(0, |until| until.saturating_sub(at(100)).as_secs())
+            })
+            .collect();
+        waits.sort_unstable();
+        assert!(waits[100] < 15 && waits[900] > 75 && waits[999] <= 90, "{waits:?}");
+        let next = spread.until(at(100)).unwrap();
+        spread.sent(next);
+        assert!(spread.until(next).is_none_or(|until| until <= next + at(30)));
+        spread.is_urgent = true;
+        assert_eq!(spread.until(at(100)), None);
+        spread.is_urgent = false;
+        spread.sent(at(300));
+        assert_eq!(spread.until(at(300)), None, "it is over");
     }
 
     #[test]

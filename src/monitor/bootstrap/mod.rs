@@ -27,7 +27,7 @@ const READ_EVERY: Duration = Duration::from_secs(10);
 /// The same after that, unless the Node changes, as this may be no node of a cluster; and once only the Node is waited for, which the
 /// publisher watches. A reading runs two programs.
 const READ_EVERY_LATER: Duration = Duration::from_mins(5);
-/// The publisher finds the Node within this time, if there is one and the API server answers.
+/// The publisher finds the Node within this time and `spread_secs`, if there is one and the API server answers.
 const NODE_KNOWN_WITHIN: Duration = Duration::from_secs(30);
 /// If two readings are so far apart, the host was suspended.
 const SUSPENDED_FROM: Duration = Duration::from_mins(3);
@@ -63,7 +63,8 @@ struct Reading {
 pub async fn run(mut inputs: Inputs) {
     let limit = inputs.settings.bootstrap.deadline_secs.duration();
     let mut reporter = Reporter::new(ConditionType::NodeBootstrapped, inputs.reports.clone());
-    let mut followed = Followed::Unseen { until: uptime() + NODE_KNOWN_WITHIN };
+    let spread = inputs.settings.kubernetes.spread_secs.duration();
+    let mut followed = Followed::Unseen { until: uptime() + NODE_KNOWN_WITHIN + spread };
     let mut last = None::<Reading>;
     loop {
         let api = inputs.api.borrow_and_update().clone();

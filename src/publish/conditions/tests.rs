@@ -178,6 +178,26 @@ fn a_change_is_applied_once_and_the_heartbeat_keeps_its_transition_time() {
 }
 
 #[test]
+fn a_problem_cannot_wait_until_the_node_shows_it_and_neither_can_a_stop() {
+    let problem = |reason: Reason| {
+        let (spec, kind) = (reason.spec(), ConditionType::KubeletHealthy);
+        vec![Condition { kind, status: spec.status, reason: spec.name.into(), message: "m".into(), flips: 0 }]
+    };
+    let mut world = World::new();
+    world.desire(Reason::KubeletIsHealthy, 0);
+    assert!(!world.reconciler.is_urgent(&world.desired), "the Node is not known yet");
+    world.desire(Reason::KubeletCrashed, 1);
+    world.desired.conditions = problem(Reason::KubeletCrashed);
+    assert!(world.reconciler.is_urgent(&world.desired), "nor here");
+    world.settle(10);
+    assert!(!world.reconciler.is_urgent(&world.desired), "it is shown");
+    world.desire(Reason::KubeletIsHealthy, 2);
+    assert!(!world.reconciler.is_urgent(&world.desired));
+    world.desired.without_taints = true;
+    assert!(world.reconciler.is_urgent(&world.desired));
+}
+
+#[test]
 fn another_reason_or_message_with_the_same_status_keeps_the_transition_time() {
     let mut world = World::new();
     world.desire(Reason::KubeletCrashed, 0);

@@ -71,8 +71,8 @@ OOMScoreAdjust=-999
 
 const JOURNALD: &str = "[Journal]\nStorage=volatile\nReadKMsg=no\nAudit=no\nRateLimitIntervalSec=0\n";
 
-/// A short healthy time, to save time.
-const SETTINGS: &str = "[conditions]\nhealthy_for_secs = 1\n";
+/// A short healthy time and no spread of requests, to save time.
+const SETTINGS: &str = "[conditions]\nhealthy_for_secs = 1\n[kubernetes]\nspread_secs = 0\n";
 
 /// The unit that every node boots into.
 pub const TARGET: &str = "node.target";
@@ -131,7 +131,7 @@ pub fn kubelet(kind: &Kind, name: &str, ports: Ports, ca: &str, kubeconfig: Stri
 }
 
 /// kubeadm's settings, and those that a kubelet needs in namespaces without containers.
-fn kubelet_config(kind: &Kind, ports: Ports) -> Value {
+pub fn kubelet_config(kind: &Kind, ports: Ports) -> Value {
     let mut config = json!({
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
