@@ -98,13 +98,13 @@ if [ ! -d "$(2)" ]; then \
 fi
 endef
 
-.PHONY: help docs site test stories nodes gate-needs guest-needs full-needs demo demo-plan picture record well test-full oracle flags rules packed bench fuzz audit release musl packages arm arm-needs test-arm image chart crane helm sbom dist install rust cluster consumers crds kernel scheduler peer promtool nfpm kubelets cargo-deny mdbook clean
+.PHONY: help docs site test stories nodes gate-needs guest-needs full-needs demo demo-plan picture record well test-full oracle flags rules packed bench fleet fuzz audit release musl packages arm arm-needs test-arm image chart crane helm sbom dist install rust cluster consumers crds kernel scheduler peer promtool nfpm kubelets cargo-deny mdbook clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo "  Writes to: this tree, $(CACHE) and a temporary directory."
-	@echo "  test, test-full, stories, nodes, demo, well, bench and oracle need root, as they boot nodes in namespaces, and may install Debian packages."
+	@echo "  test, test-full, stories, nodes, demo, well, bench, fleet and oracle need root, as they boot nodes in namespaces, and may install Debian packages."
 
 test: cargo-deny ## The gate: format, lints, dependencies' licences and sources, tests, stories on a real node
 	@tests/step.sh "cargo fmt" cargo fmt --all --check
@@ -187,6 +187,10 @@ packed: dist
 bench: full-needs peer release ## What the agent costs compared with node-problem-detector, and how fast it is (twenty minutes; IDLE_SECS of it idle)
 	@cargo build --quiet --locked --package nodevigil-e2e
 	@$(STORIES_ENV) NODEVIGIL_BIN="$(CURDIR)/dist/nodevigil" "$(CARGO_TARGET_DIR)/debug/e2e" --bench $(or $(IDLE_SECS),600)
+
+fleet: full-needs peer release ## What FLEET_AGENTS (200) agents cost the API server, and what they do when it fails, into docs/performance.md (an hour; 25 GB of memory)
+	@cargo build --quiet --locked --package nodevigil-e2e
+	@$(STORIES_ENV) NODEVIGIL_BIN="$(CURDIR)/dist/nodevigil" "$(CARGO_TARGET_DIR)/debug/e2e" --fleet $(or $(FLEET_AGENTS),200) --healthy $(or $(FLEET_MINUTES),10) --table docs/performance.md
 
 docs: rust ## Writes what is generated from the program: docs/reference, packaging/config.d
 	@NODEVIGIL_WRITE_DOCS=1 cargo test --quiet --locked --package nodevigil reference::

@@ -5,6 +5,7 @@
 mod bench;
 mod demo;
 mod disturbances;
+mod fleet;
 mod peer;
 mod platforms;
 mod provoked;
@@ -41,13 +42,20 @@ struct CommandLine {
     /// Measures what the agent costs and how fast it is, instead of the stories; CPU use is counted for so many seconds.
     #[arg(long, value_name = "SECONDS")]
     bench: Option<u64>,
+    /// Measures what so many agents cost the API server, instead of the stories, and how they behave when it fails.
+    #[arg(long, value_name = "AGENTS")]
+    fleet: Option<u32>,
+    /// For how many minutes the healthy agents of `--fleet` are counted.
+    #[arg(long, value_name = "MINUTES", default_value_t = 10, requires = "fleet")]
+    healthy: u64,
     /// Shows on two nodes what nodevigil does, instead of the stories.
     #[arg(long)]
     demo: bool,
     /// Disturbs a healthy node at random for so many minutes, instead of the stories; ends at the first problem that the Node shows.
     #[arg(long, value_name = "MINUTES")]
     well: Option<u64>,
-    /// Writes which problems the stories have provoked, and the messages on the Node, to this table.
+    /// Writes which problems the stories have provoked, and the messages on the Node, to this table; what `--fleet` measures, into this
+    /// document.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["well", "demo", "bench"])]
     table: Option<PathBuf>,
     /// Writes which stories passed on this kind of nodes, and its versions, to this table.
@@ -64,6 +72,10 @@ struct CommandLine {
 }
 
 fn main() -> ExitCode {
+    // On the machine of a fleet.
+    if std::env::args().next().is_some_and(|program| program.ends_with("/kubelet")) {
+        return fleet::members::stand_in().unwrap_or(ExitCode::FAILURE);
+    }
     let done = match Stage::current() {
         Stage::Boot(spec) => boot::boot(&spec).map(|never| match never {}),
         Stage::Outside => outside(&CommandLine::parse()),
@@ -97,6 +109,9 @@ fn inside(run: &str, line: &CommandLine) -> Result<ExitCode> {
     }
     if let Some(idle) = line.bench {
         return bench::run(Duration::from_secs(idle));
+    }
+    if let Some(agents) = line.fleet {
+        return fleet::run(agents, Duration::from_secs(60 * line.healthy), line.table.as_deref());
     }
     if let Some(minutes) = line.well {
         return well::run(Duration::from_secs(60 * minutes), line.seed);

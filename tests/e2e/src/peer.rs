@@ -7,18 +7,23 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 
 use crate::scene::ObservedNode;
-use crate::support::control_plane::ControlPlane;
+use crate::support::boot::File;
+use crate::support::control_plane::{ControlPlane, PEER};
 use crate::support::node::NodeBuilder;
+use crate::support::node_files;
 use crate::support::{WAIT, programs};
 
 pub const UNIT: &str = "node-problem-detector.service";
-const USER: &str = "node-problem-detector";
 /// Its condition; `True` is bad.
-const CONDITION: &str = "KubeletUnhealthy";
+pub const CONDITION: &str = "KubeletUnhealthy";
 const DIRECTORY: &str = "/home/kubernetes/node-problem-detector/config";
 const KERNEL: &str = "kernel-monitor.json";
 const KUBELET: &str = "health-checker-kubelet.json";
 const KUBECONFIG: &str = "/etc/node-problem-detector/kubeconfig";
+/// Makes the paths that its configuration names.
+pub const LINKS: &str = "mkdir -p /home/kubernetes/bin
+ln -s /usr/bin/nodeproblemdetector /home/kubernetes/bin/node-problem-detector
+ln -s /usr/bin/healthchecker /home/kubernetes/bin/health-checker";
 
 /// What a node needs to run it.
 #[derive(Debug)]
@@ -37,9 +42,9 @@ impl Package {
         let kubelet = read(KUBELET)?;
         let (on, off) = ("--enable-repair=true", "--enable-repair=false");
         ensure!(kubelet.contains(on), "{KUBELET} has no {on}: it would kill the kubelet");
-        let kubeconfig = plane.kubeconfig(USER, "system:authenticated")?;
+        let kubeconfig = plane.kubeconfig(PEER, "system:authenticated")?;
         let binding =
-            ["create", "clusterrolebinding", USER, "--clusterrole=system:node-problem-detector", "--user", USER];
+            ["create", "clusterrolebinding", PEER, "--clusterrole=system:node-problem-detector", "--user", PEER];
         plane.kubectl(&binding)?;
         Ok(Self {
             files: vec![
@@ -61,20 +66,28 @@ impl Package {
         self.layers.iter().fold(node, |node, layer| node.layer(layer.clone()))
     }
 
-    /// Starts it as its own unit does; returns when it has written its condition.
-    pub fn start(&self, node: &ObservedNode) -> Result<()> {
-        let (name, server, port) = (node.name(), &self.server, node.healthz_port());
-        let unit = format!(
+    /// Its files and layers, to be installed on a machine.
+    pub fn parts(&self) -> (Vec<File>, Vec<PathBuf>) {
+        let files = self.files.iter().map(|(path, text)| node_files::file(path, text, 0o644));
+        (files.collect(), self.layers.clone())
+    }
+
+    /// A unit as its own, for a Node and the kubelet with that port, with these further flags.
+    pub fn unit(&self, name: &str, port: u16, flags: &str) -> String {
+        let server = &self.server;
+        format!(
             "[Service]\nRestart=always\nRestartSec=10\nEnvironment=KUBELET_PORT={port}\n\
-             ExecStart=/home/kubernetes/bin/node-problem-detector --logtostderr --hostname-override={name} \
+             ExecStart=/home/kubernetes/bin/node-problem-detector --logtostderr --hostname-override={name} {flags} \
              --apiserver-override={server}?inClusterConfig=false&auth={KUBECONFIG} \
              --config.system-log-monitor={DIRECTORY}/{KERNEL} --config.custom-plugin-monitor={DIRECTORY}/{KUBELET}\n"
-        );
-        let from = Instant::now();
+        )
+    }
+
+    /// Starts it as its own unit does; returns when it has written its condition.
+    pub fn start(&self, node: &ObservedNode) -> Result<()> {
+        let (unit, from) = (self.unit(node.name(), node.healthz_port(), ""), Instant::now());
         node.sh(&format!(
-            "mkdir -p /home/kubernetes/bin
-             ln -s /usr/bin/nodeproblemdetector /home/kubernetes/bin/node-problem-detector
-             ln -s /usr/bin/healthchecker /home/kubernetes/bin/health-checker
+            "{LINKS}
              cat >/run/systemd/system/{UNIT} <<'END'\n{unit}END\n
              systemctl daemon-reload
              systemctl start {UNIT}"

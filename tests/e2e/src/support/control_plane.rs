@@ -15,6 +15,9 @@ use super::daemon::Daemon;
 use super::namespaces::{self, ADDRESS};
 use super::{output, programs, repository, wait_until};
 
+/// The user whose requests the audit log has, besides the agents': node-problem-detector.
+pub const PEER: &str = "node-problem-detector";
+
 /// A control plane that the stories share. It ends when it is dropped, and with the run.
 #[derive(Debug)]
 pub struct ControlPlane {
@@ -35,7 +38,13 @@ struct Daemons {
 impl ControlPlane {
     /// Starts it; returns when the API server is ready and has the agents' roles and policies.
     pub fn start() -> Result<Self> {
-        let directory = namespaces::work().join("control-plane");
+        Self::start_in("control-plane")
+    }
+
+    /// Starts one of several, each with a directory of its own.
+    pub fn start_in(directory: &str) -> Result<Self> {
+        let directory = namespaces::work().join(directory);
+        fs::create_dir_all(&directory)?;
         let plane =
             Self { directory, port: namespaces::port(), etcd_port: namespaces::port(), daemons: Mutex::default() };
         plane.make_certificates()?;
@@ -138,6 +147,21 @@ impl ControlPlane {
         self.daemons().apiserver.as_ref().context("the API server does not run")?.signal(signal)
     }
 
+    /// The same for etcd.
+    pub fn signal_etcd(&self, signal: Signal) -> Result<()> {
+        self.daemons().etcd.as_ref().context("etcd does not run")?.signal(signal)
+    }
+
+    /// Ends the controllers.
+    pub fn stop_controllers(&self) {
+        self.daemons().controller_manager = None;
+    }
+
+    /// What etcd counts, in Prometheus' format.
+    pub fn etcd_metrics(&self) -> Result<String> {
+        output(Command::new("curl").args(["-sS", "--fail", &format!("http://127.0.0.1:{}/metrics", self.etcd_port)]))
+    }
+
     /// Starts the API server on the same port as before, if it does not run; returns when it is ready.
     pub fn start_apiserver(&self) -> Result<()> {
         if self.daemons().apiserver.is_some() {
@@ -205,7 +229,9 @@ impl ControlPlane {
         fs::write(self.file("controller-manager.conf"), manager)?;
         let stages = ["RequestReceived", "ResponseStarted", "Panic"];
         let audit = json!({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": stages, "rules": [
-            {"level": "Metadata", "userGroups": ["nodevigil-agents"]}, {"level": "None"},
+            {"level": "Metadata", "userGroups": ["nodevigil-agents"]},
+            {"level": "Metadata", "users": [PEER]},
+            {"level": "None"},
         ]});
         fs::write(self.file("audit.yaml"), audit.to_string())?;
         Ok(())

@@ -137,7 +137,7 @@ fn wait(child: &mut Child) -> Result<u8> {
 pub fn inside(run: &str) -> Result<()> {
     mount(Some("proc"), "/proc", Some("proc"), MsFlags::empty(), None::<&str>).context("mounting the run's /proc")?;
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
-    for directory in ["layers", "nodes", "control-plane"] {
+    for directory in ["layers", "nodes"] {
         fs::create_dir_all(work().join(directory)).context("making the work directory")?;
     }
     fs::copy("/proc/self/exe", program()).context("copying this program")?;
