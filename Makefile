@@ -188,7 +188,7 @@ bench: full-needs peer release ## What the agent costs compared with node-proble
 	@cargo build --quiet --locked --package nodevigil-e2e
 	@$(STORIES_ENV) NODEVIGIL_BIN="$(CURDIR)/dist/nodevigil" "$(CARGO_TARGET_DIR)/debug/e2e" --bench $(or $(IDLE_SECS),600)
 
-fleet: full-needs peer release ## What FLEET_AGENTS (200) agents cost the API server, and what they do when it fails, into docs/performance.md (an hour; 25 GB of memory)
+fleet: full-needs peer release ## What FLEET_AGENTS (200) agents cost the API server, and what they do when it fails, into docs/performance.md (an hour; 16 GB of memory, and a host that does nothing else)
 	@cargo build --quiet --locked --package nodevigil-e2e
 	@$(STORIES_ENV) NODEVIGIL_BIN="$(CURDIR)/dist/nodevigil" "$(CARGO_TARGET_DIR)/debug/e2e" --fleet $(or $(FLEET_AGENTS),200) --healthy $(or $(FLEET_MINUTES),10) --table docs/performance.md
 

@@ -178,7 +178,7 @@ fn agents(plane: &ControlPlane, size: u32) -> Result<Vec<File>> {
         let unit = unit.content.replace("RuntimeDirectory=nodevigil", &format!("RuntimeDirectory=fleet/{member}"));
         let own = format!(
             // So many that start on one host take longer than systemd waits for one.
-            "[Service]\nType=exec\nWatchdogSec=0\nBindPaths=/run/fleet/{member}:/run/nodevigil /var/lib/fleet/{member}:/var/lib/nodevigil\n\
+            "[Service]\nType=exec\nTimeoutStartSec=infinity\nWatchdogSec=0\nBindPaths=/run/fleet/{member}:/run/nodevigil /var/lib/fleet/{member}:/var/lib/nodevigil\n\
              BindReadOnlyPaths=/etc/fleet/{member}:/etc/nodevigil\n"
         );
         files.extend([
