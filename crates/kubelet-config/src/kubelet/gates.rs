@@ -59,7 +59,7 @@ const ON_BY_DEFAULT: [(&str, Option<u16>); 14] = [
     ("KubeletCrashLoopBackOffMax", Some(35)),
     ("KubeletEnsureSecretPulledImages", Some(35)),
     ("LoggingAlphaOptions", None),
-    ("MemoryQoS", None),
+    ("MemoryQoS", Some(37)),
     ("NodeLogQuery", Some(36)),
     ("NodeSwap", Some(30)),
     ("RotateKubeletServerCertificate", Some(12)),

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use super::{Finding, Lifecycle, Report, Severity, Snapshot, settings};
 use crate::kubelet::flags::duration_nanos;
 use crate::kubelet::machine::FileState;
+use crate::kubelet::version::Minor;
 
 pub(super) fn file_missing(snapshot: &Snapshot, report: &mut Report) {
     // k3s, RKE2 and k0s write these files each time they start.
@@ -30,8 +31,13 @@ pub(super) fn file_missing(snapshot: &Snapshot, report: &mut Report) {
         report.add(finding.say_at(&at, "put the file there, or correct its path"));
     }
     let [bin, config] = ["bin-dir", "config"].map(|end| format!("--image-credential-provider-{end}"));
-    for (given, other) in [(&bin, &config), (&config, &bin)] {
-        if snapshot.settings.text(given).is_some() && snapshot.settings.text(other).is_none() {
+    // From 1.36 on a kubelet makes a certificate if one of the two is not set.
+    let needs_both = !serves_own && snapshot.version.as_ref().is_some_and(|version| version.minor < Minor(36));
+    let [cert, key] = ["tlsCertFile", "tlsPrivateKeyFile"];
+    for (given, other, counts) in
+        [(&*bin, &*config, true), (&config, &bin, true), (cert, key, needs_both), (key, cert, needs_both)]
+    {
+        if counts && snapshot.settings.text(given).is_some() && snapshot.settings.text(other).is_none() {
             let at = settings::place(snapshot, given);
             let message = format!("{given} is set without {other}: the kubelet exits");
             let finding = Finding::new("CF009", Severity::Fatal, at.clone(), message);

@@ -27,8 +27,14 @@ fn a_file_that_the_kubelet_needs_must_be_there() {
     // A path of the file is relative to the file.
     let relative = "authentication: {x509: {clientCAFile: ca.crt}}\n";
     assert_eq!(one(&with(relative).file("/var/lib/kubelet/ca.crt", "x"), "CF009"), "");
-    // Of one of the two alone the kubelet reads nothing.
+    // Of one of the two alone the kubelet reads nothing; up to 1.35 it exits.
     assert_eq!(one(&with("tlsCertFile: /a.crt\n"), "CF009"), "");
+    let of_release = |release: &str| {
+        let inputs = Inputs { version: release.parse().ok(), ..Inputs::default() };
+        found(&with("tlsCertFile: /a.crt\n"), inputs, "CF009").join("")
+    };
+    assert!(of_release("1.35.4").contains("without tlsPrivateKeyFile"), "{}", of_release("1.35.4"));
+    assert_eq!(of_release("1.36.3"), "");
     assert_eq!(one(&with("tlsCertFile: /a.crt\ntlsPrivateKeyFile: /a.key\n"), "CF009").matches("fatal").count(), 2);
     let half = "KUBELET_EXTRA_ARGS=--image-credential-provider-config=/etc/default/kubelet\n";
     assert!(
