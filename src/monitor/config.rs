@@ -29,7 +29,7 @@ const CHECK_EVERY_HEALTHY: Duration = Duration::from_mins(30);
 const CONFIRMED_AFTER: Duration = Duration::from_mins(1);
 /// Rules about a change that waits for a daemon-reload or a restart of the kubelet, and the time after which they count: in a roll-out a
 /// file is written first, and the kubelet is restarted when the node is drained.
-const PENDING: [&str; 2] = ["SD020", "SD021"];
+const PENDING: [&str; 3] = ["SD020", "SD021", "CF010"];
 const PENDING_COUNTS_AFTER: Duration = Duration::from_mins(30);
 /// The same when the kubelet has started.
 const CHECK_AFTER_START: Duration = Duration::from_secs(30);

@@ -10,7 +10,7 @@ mod conditions;
 mod connection;
 mod events;
 mod exec;
-mod identity;
+pub mod identity;
 mod lease;
 mod node;
 mod observed;

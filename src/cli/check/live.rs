@@ -4,6 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::configz;
 use crate::host::addresses::addresses;
 use crate::host::systemd::loaded;
 use crate::host::{cri, program};
@@ -75,6 +76,17 @@ async fn ask_kubelet(tree: &HostTree, unit: &str, control_group: &str, inputs: &
         }
         Ok(process) => inputs.process = process,
         Err(error) => notes.push(format!("the running kubelet's arguments are not known: {error}")),
+    }
+}
+
+/// Asks the running kubelet for its configuration.
+pub async fn ask_configuration(kubeconfig: Option<&Path>, snapshot: &mut Snapshot, notes: &mut Vec<String>) {
+    if snapshot.observed.process.is_none() {
+        return;
+    }
+    match configz::read(kubeconfig, &snapshot.settings).await {
+        Ok(found) => snapshot.observed.config = found,
+        Err(error) => notes.push(format!("the configuration of the running kubelet is not known: {error:#}")),
     }
 }
 

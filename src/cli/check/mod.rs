@@ -1,6 +1,7 @@
 //! `nodevigil check`: resolves the kubelet's configuration and reports what is wrong with it.
 
 mod choice;
+mod configz;
 mod fix;
 mod gather;
 mod json;
@@ -132,6 +133,9 @@ impl Check {
         let mut snapshot = resolve(&tree, gathered.clone());
         if tree.is_this_host() {
             block_on("connecting to the container runtime", live::try_socket(&mut snapshot))?;
+            let kubeconfig = settings.kubernetes.kubeconfig.as_deref();
+            let answer = live::ask_configuration(kubeconfig, &mut snapshot, &mut notes);
+            block_on("asking the kubelet for its configuration", answer)?;
         }
         let choice = self.choice.with(&settings.check);
         let chosen = choice.apply(rules::lint(&snapshot), &tree);

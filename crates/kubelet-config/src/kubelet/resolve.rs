@@ -106,6 +106,7 @@ pub fn resolve(tree: &dyn Tree, inputs: Inputs) -> Snapshot {
         observed: Observed {
             loaded: inputs.loaded,
             process: inputs.process,
+            config: None,
             cluster,
             now_secs: inputs.overrides.now_secs,
             live: inputs.live,

@@ -146,6 +146,8 @@ pub struct Observed {
     pub loaded: Option<Loaded>,
     /// The running kubelet; `None` where there is none or it was not looked for.
     pub process: Option<Process>,
+    /// The running kubelet's configuration, as its `/configz` answers; `None` where it was not asked.
+    pub config: Option<serde_json::Value>,
     /// The API's facts.
     pub cluster: Option<ClusterFacts>,
     /// Now, in seconds since 1970; `None` if certificates cannot be judged.

@@ -1,10 +1,12 @@
 //! Disk, systemd's memory and the running process compared: what a restart would change, and what it would not.
 
 mod memory;
+mod running;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use memory::one_usr;
+pub(super) use running::running_config;
 
 use super::lost::{duration, quoted, whole};
 use super::{Finding, Launcher, Location, Report, Severity, Snapshot, flags_in, settings};

@@ -68,6 +68,25 @@ pub fn an_error_is_shown_until_the_file_is_corrected(scene: &Scene) -> Result<()
     config.wait_longer_for(changed, SHOWN, "False", "KubeletConfigError").map(drop)
 }
 
+pub fn a_file_that_was_changed_after_the_start_is_compared_with_the_running_kubelet(scene: &Scene) -> Result<()> {
+    let node = scene.ready_with(|node| node)?;
+    let found = || -> Result<Option<String>> {
+        let report = report(&node)?;
+        let unchecked = report["not_checked"].as_array().context("no not_checked")?;
+        ensure!(unchecked.iter().all(|skipped| skipped["rule"] != "CF010"), "{report:#}");
+        let findings = report["findings"].as_array().context("no findings")?;
+        let found = findings.iter().find(|finding| finding["rule"] == "CF010");
+        Ok(found.and_then(|finding| finding["message"].as_str()).map(str::to_owned))
+    };
+    let before = found()?;
+    ensure!(before.is_none(), "nothing has changed: {before:?}");
+    node.sh("sed -i 's/\"kind\":/\"maxPods\":42,&/' /var/lib/kubelet/config.yaml")?;
+    let changed = found()?;
+    ensure!(changed.as_ref().is_some_and(|message| message.contains("maxPods is 110 and not 42")), "{changed:?}");
+    node.sh("systemctl restart kubelet")?;
+    wait_until("the new configuration to run", WAIT, || Ok(found().is_ok_and(|found| found.is_none()).then_some(())))
+}
+
 pub fn the_check_prints_before_the_kubelet_starts(scene: &Scene) -> Result<()> {
     let preflight = "nodevigil-preflight";
     let node =

@@ -171,6 +171,10 @@ pub const STORIES: &[Story] = &[
     full("memory::host_thrashes", memory::a_host_that_thrashes_is_reported_until_it_has_memory_again)
         .only_in(Place::Namespaces),
     gate("config::flag_in_the_wrong_file", config::a_flag_in_the_wrong_file_is_found),
+    full(
+        "config::changed_after_start",
+        config::a_file_that_was_changed_after_the_start_is_compared_with_the_running_kubelet,
+    ),
     full("config::error_until_corrected", config::an_error_is_shown_until_the_file_is_corrected),
     full("config::preflight", config::the_check_prints_before_the_kubelet_starts),
     full("pause::lifts_a_problem", pause::a_pause_lifts_a_problem_until_it_ends),

@@ -167,3 +167,29 @@ fn a_flag_that_the_next_start_will_not_know_is_an_error() {
     assert!(found(&edited, inputs("1.30.0"), "SD021")[0].starts_with("error"));
     assert!(found(&edited, inputs("1.26.0"), "SD021")[0].starts_with("warning"));
 }
+
+#[test]
+fn a_running_kubelet_with_another_configuration_waits_for_a_restart() {
+    let text = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 50\nsyncFrequency: 2m\n\
+                systemReserved: {memory: 1Gi}\nauthentication: {anonymous: {enabled: false}}\n";
+    let tree = kubeadm().file("/var/lib/kubelet/config.yaml", text);
+    let found = |running: serde_json::Value| {
+        let mut snapshot = resolve(&tree, Inputs { version: "1.36.3".parse().ok(), ..Inputs::default() });
+        snapshot.observed.config = Some(running);
+        let findings = crate::rules::lint(&snapshot).findings.into_iter().filter(|finding| finding.rule == "CF010");
+        findings.map(|finding| format!("{}: {}", finding.at, finding.message)).collect::<Vec<_>>()
+    };
+    let same = serde_json::json!({
+        "maxPods": 50, "syncFrequency": "2m0s", "systemReserved": {"memory": "1024Mi"}, "authentication": {"anonymous": {}},
+        "cgroupDriver": "cgroupfs", "tlsCertFile": "/var/lib/kubelet/pki/kubelet.crt", "aFieldOfAnotherRelease": 1,
+    });
+    assert_eq!(found(same.clone()), [""; 0]);
+    let mut other = same.clone();
+    other["maxPods"] = 110.into();
+    let expected = "/var/lib/kubelet/config.yaml:3: the running kubelet does not have the configuration of its files: \
+                    maxPods is 110 and not 50";
+    assert_eq!(found(other), [expected]);
+    let mut removed = same;
+    removed["evictionHard"] = serde_json::json!({"memory.available": "1Gi"});
+    assert!(found(removed)[0].starts_with("/var/lib/kubelet/config.yaml: "), "a line that is gone from the file");
+}
