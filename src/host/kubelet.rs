@@ -31,7 +31,6 @@ use crate::files;
 pub const SUBCOMMAND: &str = "kubelet-facts";
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-const AUTHENTICATED_PORT: u16 = 10250;
 /// As long as a command line is that Linux takes with a stack of the usual 8 MiB.
 const MAX_COMMAND_LINE_BYTES: u64 = 2 * 1024 * 1024;
 /// The kubeconfigs of kubeadm, of the kubelet's own default, of k3s and of RKE2.
@@ -70,8 +69,32 @@ pub struct Watched {
     pub is_inactive: bool,
     /// Where it is probed.
     pub healthz_url: Option<String>,
-    /// The process, and the authenticated port where it should listen, once it has answered.
-    pub authenticated: Option<(ProcessId, SocketAddr)>,
+    /// The process and its authenticated port, once it has answered.
+    pub port: Option<(ProcessId, Port)>,
+}
+
+/// The kubelet's authenticated port.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Port {
+    pub address: SocketAddr,
+    /// The file with the certificate that it shows there.
+    pub certificate: PathBuf,
+}
+
+impl Port {
+    /// That of a kubelet with these settings; none if they have no address.
+    pub fn of(settings: &Settings) -> Option<Self> {
+        let port = settings.int("port").map_or(Ok(10250), u16::try_from).ok()?;
+        let address: IpAddr = settings.text("address").map_or(Ok(Ipv4Addr::UNSPECIFIED.into()), str::parse).ok()?;
+        // Nobody connects to an unspecified address.
+        let address = if address.is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { address };
+        // The one that it is given, else the one that was issued to it, else the one that it has made.
+        let directory = Path::new(settings.text("--cert-dir").unwrap_or("/var/lib/kubelet/pki"));
+        let issued = directory.join("kubelet-server-current.pem");
+        let made = || if issued.exists() { issued.clone() } else { directory.join("kubelet.crt") };
+        let certificate = settings.text("tlsCertFile").map_or_else(made, PathBuf::from);
+        Some(Self { address: SocketAddr::new(address, port), certificate })
+    }
 }
 
 /// What is known of the kubelet's configuration.
@@ -85,8 +108,8 @@ pub struct KubeletFacts {
     /// Its --root-dir, an absolute path; none if the flag is not set.
     pub root_dir: Option<PathBuf>,
     pub healthz: Healthz,
-    /// The authenticated port; none if no address can be read.
-    pub authenticated: Option<SocketAddr>,
+    /// Its authenticated port; none if no address can be read.
+    pub port: Option<Port>,
     /// The socket of its `containerRuntimeEndpoint`; none if the command line is not a kubelet's, or it is no socket.
     pub runtime_socket: Option<PathBuf>,
     /// Whether these facts are from a kubelet's command line, so that the kubelet uses this kubeconfig.
@@ -106,7 +129,7 @@ impl KubeletFacts {
             kubeconfig,
             root_dir: None,
             healthz,
-            authenticated: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, AUTHENTICATED_PORT))),
+            port: None,
             runtime_socket: None,
             is_of_kubelet: false,
             credential,
@@ -151,9 +174,7 @@ impl KubeletFacts {
         let (facts, _) = read_in_child(Some(pid)).await?;
         let facts = facts?;
         Ok(match known {
-            Some(known) if !facts.is_of_kubelet => {
-                Self { healthz: facts.healthz, authenticated: facts.authenticated, is_of_kubelet: false, ..known }
-            }
+            Some(known) if !facts.is_of_kubelet => Self { healthz: facts.healthz, is_of_kubelet: false, ..known },
             _ => facts,
         })
     }
@@ -173,29 +194,17 @@ impl KubeletFacts {
         let tree = root()?;
         let settings = settings(&tree, &flags)?;
         let usual = Self::usual();
-        let facts = Self {
-            root_dir: absolute("root-dir"),
-            healthz: healthz(&settings)?,
-            authenticated: authenticated(&settings),
-            ..usual
-        };
+        let facts = Self { root_dir: absolute("root-dir"), healthz: healthz(&settings)?, ..usual };
         if !is_of_kubelet {
             return Ok(facts.with_files(&tree));
         }
         let kubeconfig = absolute("kubeconfig");
         let credential = credential::read(kubeconfig.as_deref(), flag("cert-dir"));
-        let runtime_socket = runtime_socket(&settings);
+        let (runtime_socket, port) = (runtime_socket(&settings), Port::of(&settings));
         let given = override_in(&flags).unwrap_or_else(|| facts.node_name.clone());
         let node_name = name(&credential, given);
-        Ok(Self { node_name, kubeconfig, runtime_socket, is_of_kubelet, credential, ..facts })
+        Ok(Self { node_name, kubeconfig, port, runtime_socket, is_of_kubelet, credential, ..facts })
     }
-}
-
-/// The kubelet's `port` at its `address`, of which all stands for the host's own.
-fn authenticated(settings: &Settings) -> Option<SocketAddr> {
-    let port = settings.int("port").map_or(Ok(AUTHENTICATED_PORT), u16::try_from).ok()?;
-    let address: IpAddr = settings.text("address").map_or(Ok(Ipv4Addr::UNSPECIFIED.into()), str::parse).ok()?;
-    Some(SocketAddr::new(if address.is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { address }, port))
 }
 
 /// The host's name. In lower case the kubelet uses it for the Node (`k8s.io/kubernetes/pkg/util/node`, `GetHostname`).

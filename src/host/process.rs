@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 use std::{fs, io};
 
-use procfs::net::{TcpNetEntry, TcpState};
+use procfs::net::TcpState;
 use procfs::process::{Process as ProcEntry, Stat, Status};
 use procfs::{FromRead as _, ProcError};
 use rustix::io::Errno;
@@ -321,30 +321,19 @@ fn throttled(process: &ProcEntry) -> Throttled {
     throttled
 }
 
-/// What listens at `address`. A listener's `rx_queue` is the length of its accept queue.
+/// What listens at `address`, of all addresses too. A listener's `rx_queue` is the length of its accept queue.
 fn listener(address: SocketAddr) -> Listener {
-    let Some(listeners) = listeners(address) else { return Listener::Unknown };
-    listeners.iter().map(|entry| entry.rx_queue).max().map_or(Listener::Nobody, Listener::Waiting)
-}
-
-/// The sockets that listen at `address`, or at all addresses; none if they cannot be read.
-fn listeners(address: SocketAddr) -> Option<Vec<TcpNetEntry>> {
     let table = if address.is_ipv4() { procfs::net::tcp() } else { procfs::net::tcp6() };
     // A listener at [::] takes IPv4 connections as well.
     let dual = address.is_ipv4().then(|| procfs::net::tcp6().unwrap_or_default());
-    let is_at_address = |entry: &TcpNetEntry| {
+    let Ok(table) = table else { return Listener::Unknown };
+    let queues = table.into_iter().chain(dual.into_iter().flatten()).filter(|entry| {
         let local = entry.local_address;
         entry.state == TcpState::Listen
             && local.port() == address.port()
             && (local.ip() == address.ip() || local.ip().is_unspecified())
-    };
-    Some(table.ok()?.into_iter().chain(dual.into_iter().flatten()).filter(is_at_address).collect())
-}
-
-/// Whether root's processes alone listen at `address`; none if nothing listens.
-pub fn is_roots(address: SocketAddr) -> Option<bool> {
-    let listeners = listeners(address).filter(|listeners| !listeners.is_empty())?;
-    Some(listeners.iter().all(|entry| entry.uid == 0))
+    });
+    queues.map(|entry| entry.rx_queue).max().map_or(Listener::Nobody, Listener::Waiting)
 }
 
 #[cfg(test)]
@@ -398,11 +387,9 @@ mod tests {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = server.local_addr().unwrap();
         assert_eq!(listener(address), Listener::Waiting(0));
-        assert_eq!(is_roots(address), Some(rustix::process::getuid().is_root()));
         let _client = TcpStream::connect(address).unwrap();
         assert_eq!(listener(address), Listener::Waiting(1));
         drop(server);
         assert_eq!(listener(address), Listener::Nobody);
-        assert_eq!(is_roots(address), None);
     }
 }

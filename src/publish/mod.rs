@@ -11,6 +11,7 @@ mod connection;
 mod events;
 mod exec;
 pub mod identity;
+pub mod kubelet_port;
 mod lease;
 mod node;
 mod observed;

@@ -12,13 +12,14 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::connection::{ApiConnection, describe};
+use super::kubelet_port;
 use super::node::changed;
 use super::session::read_files;
 use crate::condition::Uptime;
 use crate::host::api::SyncLoop;
 use crate::host::clock::uptime;
-use crate::host::kubelet::Watched;
-use crate::host::process::{self, ProcessId};
+use crate::host::kubelet::{Port, Watched};
+use crate::host::process::ProcessId;
 
 const PATH: &str = "/healthz/syncloop";
 const EVERY: Duration = Duration::from_secs(20);
@@ -44,34 +45,31 @@ enum Answer {
 
 /// Asks the kubelet that is watched with the credential of `config`, until it is dropped.
 pub async fn ask(config: &Config, watched: &mut watch::Receiver<Watched>, api: &ApiConnection) -> Infallible {
-    let (mut connected, mut silent) = (None::<((ProcessId, SocketAddr), Client)>, 0);
+    let (mut connected, mut silent) = (None::<((ProcessId, Port), Client)>, 0);
     loop {
-        let asked = watched.borrow_and_update().authenticated;
-        let known = api.facts.borrow().sync_loop.clone().filter(|(id, _)| Some(*id) == asked.map(|(id, _)| id));
-        let Some((id, address)) = asked else {
+        let asked = watched.borrow_and_update().port.clone();
+        let Some((id, port)) = asked.clone() else {
             connected = None;
             set(api, None);
             changed(watched).await;
             continue;
         };
-        let kept = connected.take().filter(|(of, _)| *of == (id, address));
+        let before = api.facts.borrow().sync_loop.clone().filter(|(of, _)| *of == id).map(|(_, before)| before);
+        let kept = connected.take().filter(|((of, at), _)| (*of, at) == (id, &port));
         let client = match kept {
             Some((_, client)) => Ok(client),
-            None => connect(config, address).await,
+            None => connect(config.clone(), port.clone()).await,
         };
         let (client, answer) = match client {
-            // Who listens after the end of the process must not get the credential.
-            Ok(client) if ProcessId::of(id.pid) == Some(id) => {
-                let answer = answer(&client, address).await;
+            Ok(client) => {
+                let answer = answer(&client, port.address).await;
                 (Some(client), answer)
             }
-            Ok(_) => (None, Answer::Silent("the kubelet has ended".into())),
-            Err(why) => (None, why),
+            Err(why) => (None, Answer::Silent(why)),
         };
         let pause = if let Answer::Refused(_) = &answer { EVERY_REFUSED } else { EVERY };
         silent = if let Answer::Silent(_) = &answer { silent + 1 } else { 0 };
-        connected = client.filter(|_| silent == 0).map(|client| ((id, address), client));
-        let before = known.map(|(_, before)| before);
+        connected = client.filter(|_| silent == 0).map(|client| ((id, port), client));
         let seen = match answer {
             // The kubelet itself reports on the Node why the loop does not run, such as that its runtime is down.
             Answer::Said(SyncLoop::Stalled { .. }) if !is_ready(api) => Some(SyncLoop::Runs),
@@ -83,7 +81,7 @@ pub async fn ask(config: &Config, watched: &mut watch::Receiver<Watched>, api: &
         set(api, seen.map(|seen| (id, seen)));
         tokio::select! {
             () = sleep(pause) => {}
-            _ = watched.wait_for(|watched| watched.authenticated != asked) => {}
+            _ = watched.wait_for(|watched| watched.port != asked) => {}
         }
     }
 }
@@ -101,21 +99,9 @@ fn set(api: &ApiConnection, seen: Option<(ProcessId, SyncLoop)>) {
     });
 }
 
-/// A client for the kubelet. Its certificate is as a rule signed by itself, and proves nothing. What proves that the kubelet listens:
-/// it has run for a minute and answered on /healthz, which it serves after it has begun to listen here, and it would have ended if another
-/// process had the port (`ListenAndServeKubeletServer` of pkg/kubelet/server).
-async fn connect(config: &Config, address: SocketAddr) -> Result<Client, Answer> {
-    let mut config = config.clone();
-    let url = format!("https://{address}");
-    config.cluster_url = url.parse().map_err(|error| Answer::Refused(format!("{url}: {error}")))?;
-    (config.accept_invalid_certs, config.root_cert, config.tls_server_name) = (true, None, None);
-    (config.default_retry, config.connect_timeout) = (false, Some(DEADLINE));
-    let connected = read_files(move || match process::is_roots(address) {
-        None => Err(Answer::Silent(format!("nothing listens at {address}"))),
-        Some(false) => Err(Answer::Refused(format!("a process that does not run as root listens at {address}"))),
-        Some(true) => Client::try_from(config).map_err(|error| Answer::Silent(describe(&error))),
-    });
-    connected.await.map_err(|error| Answer::Silent(error.to_string()))?
+async fn connect(config: Config, port: Port) -> Result<Client, String> {
+    let connected = read_files(move || kubelet_port::client(config, &port)).await.and_then(|client| client);
+    connected.map_err(|error| redact::sanitize_line(&format!("{error:#}"), 200))
 }
 
 async fn answer(client: &Client, address: SocketAddr) -> Answer {

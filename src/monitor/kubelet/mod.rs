@@ -38,8 +38,6 @@ const SILENT_LONG: Duration = Duration::from_mins(1);
 /// Time between two samples of one that serves no /healthz.
 const SAMPLE_EVERY: Duration = Duration::from_secs(10);
 const FIND_HOLDER_EVERY: Duration = Duration::from_secs(30);
-/// A kubelet that has run for so long, and has answered, listens at its authenticated port, or has ended because it could not.
-const LISTENS_AFTER: Duration = Duration::from_mins(1);
 /// Sampling a process takes milliseconds if a thread is free.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// systemd announces a process before its exec; its command line is read after this time.
@@ -293,18 +291,14 @@ impl Loop {
     /// Reports the present view; `false` when the channel of reports is closed.
     async fn report(&mut self, now: Uptime) -> bool {
         let (process, unit) = (self.kubelet.service.process(), &self.kubelet.service.unit);
-        // Of a program that starts the kubelet nobody knows whether it would end with the kubelet.
-        let of_facts = |facts: &KubeletFacts| facts.authenticated.filter(|_| facts.is_of_kubelet);
-        let address = self.inputs.kubelet.borrow().as_ref().and_then(of_facts);
+        let port = self.inputs.kubelet.borrow().as_ref().and_then(|facts| facts.port.clone());
         let watched = Watched {
             // Until systemd has answered once, the unit has a description instead of its name.
             unit: (!unit.load_state.is_empty()).then(|| self.kubelet.service.name.clone()),
             pid: process.map(|process| process.pid),
             is_inactive: unit.active_state == "inactive",
             healthz_url: self.prober.as_ref().map(|prober| prober.url.clone()),
-            authenticated: process
-                .filter(|id| self.kubelet.running.is_settled() && now >= id.started() + LISTENS_AFTER)
-                .zip(address),
+            port: process.filter(|_| self.kubelet.running.is_settled()).zip(port),
         };
         self.inputs.watched.send_if_modified(|known| std::mem::replace(known, watched.clone()) != watched);
         let mut view = self.kubelet.view(now);

@@ -109,7 +109,7 @@ impl Settings {
     }
 
     /// A setting that is a whole number.
-    pub(crate) fn int(&self, path: &str) -> Option<i64> {
+    pub fn int(&self, path: &str) -> Option<i64> {
         self.get(path)?.value.as_i64()
     }
 
