@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use kubelet_config::kubelet::version::{Minor, Version};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
-use nodevigil_e2e::support::{cgroups, namespaces};
+use nodevigil_e2e::support::{cgroups, namespaces, say};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -28,7 +28,7 @@ const STARTED: &str = "Starting Kubelet Plugin Manager";
 const SETTLED_AFTER: Duration = Duration::from_millis(200);
 /// Of older ones, which are out of support, `tests/full/kubelet` compares the flags.
 const OLDEST: Minor = Minor(34);
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A kubelet that can be asked.
 pub(crate) struct Kubelet {
@@ -119,7 +119,7 @@ fn listen(child: &mut Child) -> Result<Answer> {
     let has_ended =
         has_started.is_none() || read(&lines, Instant::now() + SETTLED_AFTER, &mut log, |_| false)?.is_none();
     if env::var_os("ORACLE_LOG").is_some() {
-        eprintln!("{}", log.join("\n"));
+        say(&log.join("\n"));
     }
     if has_ended {
         let why = reason(&log);

@@ -55,7 +55,7 @@ fn inside(run: &str) -> Result<ExitCode> {
     let arguments = ["--config".to_owned(), config.to_string_lossy().into_owned()];
     let containerd = Daemon::start(&directory, "containerd".as_ref(), &arguments)?;
     let socket = directory.join("containerd.sock");
-    wait_until("containerd", std::time::Duration::from_secs(60), || Ok(socket.exists().then_some(())))
+    wait_until("containerd", std::time::Duration::from_mins(1), || Ok(socket.exists().then_some(())))
         .with_context(|| containerd.log())?;
     let wanted = env::var("ORACLE_RELEASE").ok();
     let mut kubelets = kubelet::all(&socket)?;

@@ -17,7 +17,9 @@ pub(super) fn file_missing(snapshot: &Snapshot, report: &mut Report) {
     let machine = &snapshot.machine;
     // Before a node has joined, it has neither the cluster's certificates nor a kubeconfig.
     let has_joined = is_there(&machine.kubeconfig) || snapshot.lifecycle == Lifecycle::Running;
-    let serves_own = snapshot.settings.bool("serverTLSBootstrap") == Some(true);
+    // From 1.36 on a kubelet makes a certificate if one of the two is not set, and reads neither if it asks for one.
+    let needs_both = snapshot.version.as_ref().is_some_and(|version| version.minor < Minor(36));
+    let serves_own = !needs_both && snapshot.settings.bool("serverTLSBootstrap") == Some(true);
     for setting in machine.beside.missing.iter().filter(|setting| has_joined || setting.starts_with("--")) {
         let is_half = |other: &str| snapshot.settings.text(other).is_none();
         if setting.starts_with("tls") && (serves_own || is_half("tlsCertFile") || is_half("tlsPrivateKeyFile")) {
@@ -31,8 +33,6 @@ pub(super) fn file_missing(snapshot: &Snapshot, report: &mut Report) {
         report.add(finding.say_at(&at, "put the file there, or correct its path"));
     }
     let [bin, config] = ["bin-dir", "config"].map(|end| format!("--image-credential-provider-{end}"));
-    // From 1.36 on a kubelet makes a certificate if one of the two is not set.
-    let needs_both = !serves_own && snapshot.version.as_ref().is_some_and(|version| version.minor < Minor(36));
     let [cert, key] = ["tlsCertFile", "tlsPrivateKeyFile"];
     for (given, other, counts) in
         [(&*bin, &*config, true), (&config, &bin, true), (cert, key, needs_both), (key, cert, needs_both)]
