@@ -145,13 +145,10 @@ pub fn a_hard_reboot_is_no_fault(scene: &Scene) -> Result<()> {
     let (node, from) = healthy_node(scene)?;
     node.sh("systemctl enable nodevigil")?;
     for command in ["reboot -f", "echo c >/proc/sysrq-trigger"] {
-        let boot = node.sh("cat /proc/sys/kernel/random/boot_id")?;
+        let boot = node.guest()?.boot_id()?;
         node.sh(&format!("sync; (sleep 1; {command}) >/dev/null 2>&1 &"))?;
-        wait_until("another boot", WAIT, || {
-            node.guest()?.wait_up()?;
-            Ok((node.sh("cat /proc/sys/kernel/random/boot_id")? != boot).then_some(()))
-        })
-        .with_context(|| command)?;
+        wait_until("another boot", WAIT, || Ok(node.guest()?.boot_id().ok().filter(|now| *now != boot)))
+            .with_context(|| command)?;
         let booted = Instant::now();
         node.watch().wait_ready(booted)?;
         wait_until_all_healthy(&node)?;

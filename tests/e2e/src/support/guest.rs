@@ -111,8 +111,13 @@ impl Guest {
         Ok(guest)
     }
 
+    /// The ID of its boot; fails soon if it does not answer, as while it reboots.
+    pub fn boot_id(&self) -> Result<String> {
+        Ok(self.ask("cat /proc/sys/kernel/random/boot_id", Duration::from_secs(10))?.1)
+    }
+
     /// Waits until its shell answers.
-    pub fn wait_up(&self) -> Result<()> {
+    fn wait_up(&self) -> Result<()> {
         wait_until("the guest's shell", Duration::from_mins(1), || {
             if let Some(status) = lock(&self.emulator).try_wait()? {
                 bail!("the emulator ended ({status})");
