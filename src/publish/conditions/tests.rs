@@ -181,7 +181,13 @@ fn a_change_is_applied_once_and_the_heartbeat_keeps_its_transition_time() {
 fn a_problem_cannot_wait_until_the_node_shows_it_and_neither_can_a_stop() {
     let problem = |reason: Reason| {
         let (spec, kind) = (reason.spec(), ConditionType::KubeletHealthy);
-        vec![Condition { kind, status: spec.status, reason: spec.name.into(), message: "m".into(), flips: 0 }]
+        vec![Condition {
+            kind,
+            status: spec.status,
+            reason: spec.name.into(),
+            message: "m".into(),
+            since: Uptime::ZERO,
+        }]
     };
     let mut world = World::new();
     world.desire(Reason::KubeletIsHealthy, 0);

@@ -17,7 +17,7 @@ use crate::support::boot::File;
 use crate::support::control_plane::{ControlPlane, PEER};
 use crate::support::machine::Machine;
 use crate::support::node_files::{self, Ports, TARGET, file};
-use crate::support::{namespaces, output, programs, wait_until};
+use crate::support::{kinds, namespaces, output, programs, wait_until};
 
 /// After this time a Node that does not show what it should is lost.
 const LOST_AFTER: Duration = Duration::from_mins(10);
@@ -93,11 +93,15 @@ impl Members {
         let ports = Ports { kubelet: namespaces::port(), healthz: namespaces::port() };
         let killed = Ports { healthz: namespaces::port(), ..ports };
         let kubeconfig = plane.kubeconfig("system:node:fleet", "system:nodes")?;
-        let mut files = node_files::kubelet("fleet", ports, &plane.ca()?, kubeconfig);
+        let mut files = node_files::kubelet(kinds::current(), "fleet", ports, &plane.ca()?, kubeconfig);
         let unit = "[Service]\nExecStart=/usr/bin/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf --config=/var/lib/kubelet/killed.yaml\n";
         files.extend([
             file("/etc/systemd/system/killed.service", unit, 0o644),
-            file("/var/lib/kubelet/killed.yaml", node_files::kubelet_config(killed).to_string(), 0o644),
+            file(
+                "/var/lib/kubelet/killed.yaml",
+                node_files::kubelet_config(kinds::current(), killed).to_string(),
+                0o644,
+            ),
             file("/etc/dbus-1/system.d/fleet.conf", BUS, 0o644),
         ]);
         let mut layers = vec![programs::layer("kubelet", &namespaces::program())?];
