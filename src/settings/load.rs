@@ -283,7 +283,7 @@ mod tests {
 
         let mut keys = Vec::new();
         leaves("", &Table::try_from(&settings).unwrap(), &mut keys);
-        assert_eq!(keys.len(), 23, "{keys:?}");
+        assert_eq!(keys.len(), 25, "{keys:?}");
         for key in keys {
             let error = error(&format!("{key} = [1]"));
             assert!(error.contains(&format!(": {key}: ")), "{key}: {error}");
