@@ -10,7 +10,7 @@ pub(crate) enum Step {
     Replace { at: Location, what: String, new: String },
     /// The located characters go, or without a column the line.
     Delete { at: Location, what: String },
-    /// These lines come behind the last one of the file, which is made if it is not there.
+    /// These lines come after the last one of the file, which is made if it is not there.
     Append { to: Location, lines: String },
     /// What only a person can do: at a place of a file that changes by it, or elsewhere.
     Say { at: Option<Location>, what: String },
@@ -31,7 +31,7 @@ impl Step {
         Self::Say { at: Some(at.clone()), what: what.into() }
     }
 
-    /// Writes `new` behind `kept`, which stays: an edit where the characters are known, else said of the place.
+    /// Writes `new` after `kept`, which stays: an edit where the characters are known, else said of the place.
     pub(crate) fn write(exact: Option<Location>, place: &Location, kept: &str, new: impl Into<String>) -> Self {
         let new = new.into();
         Self::replace(exact, place, format!("write `{kept}{new}`"), new)

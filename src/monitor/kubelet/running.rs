@@ -155,8 +155,10 @@ impl RunningKubelet {
             return found(Reason::KubeletHealthzUnreachable, evidence.into());
         }
         if failed.are_excused(now) {
-            let evidence = "but the host is too busy to run it (/proc/pressure, schedstat)";
-            return found(Reason::KubeletStarved, evidence.into());
+            return found(
+                Reason::KubeletStarved,
+                "but the host is too busy to run it (/proc/pressure, schedstat)".into(),
+            );
         }
         if self.has_answered || api_reached.is_some_and(|since| now >= since + API_NEEDED) {
             if let Some(since) = failed.killed_since {

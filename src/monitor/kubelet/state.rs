@@ -58,7 +58,7 @@ impl Kubelet {
             Observation::NotProbed(pid) => self.of(pid, |running| running.is_unprobed = true),
             Observation::HeldBy(pid, holder) => {
                 if let Some(ended) = self.service.last_end.as_mut().filter(|ended| ended.run.pid == pid) {
-                    ended.held_by = holder;
+                    ended.after.held_by = holder;
                 }
             }
             Observation::LastError { invocation, line } => {

@@ -108,6 +108,14 @@ pub struct Ended {
     /// The evidence that it was OOM-killed.
     pub oom: Option<OomEvidence>,
     pub last_error: Option<String>,
+    pub after: After,
+    /// The service whose end brought the stop job.
+    pub dependency: Option<StoppedWith>,
+}
+
+/// What came after an end.
+#[derive(Debug, Default)]
+pub struct After {
     /// Whether systemd has followed with the next process by `Restart=`, or waits to do so.
     pub follows: Follows,
     /// Since when the unit has been inactive, although systemd would have followed.
@@ -116,8 +124,6 @@ pub struct Ended {
     pub held_by: Option<Holder>,
     /// Whether a package manager has stopped it.
     pub upgrade: Upgrade,
-    /// The service whose end brought the stop job.
-    pub dependency: Option<StoppedWith>,
 }
 
 /// The evidence that a process was OOM-killed.
@@ -147,7 +153,7 @@ impl Ended {
     /// Why it ended, from the evidence so far.
     pub fn derive_cause(&self, systemd: Systemd<'_>, now: Uptime) -> Cause {
         let is_in_time = |wait: Duration| now < self.at + wait;
-        let is_followed = self.follows == Follows::Restart;
+        let is_followed = self.after.follows == Follows::Restart;
         let has_failed = match &self.account {
             Some(account) => account.result != "success",
             // With `Restart=on-failure` and the like nothing follows a clean end.
@@ -176,7 +182,7 @@ impl Ended {
         // systemd signals the properties of the service before those of the unit, ends what is left in the cgroup before it follows, and
         // passes through `inactive` even then.
         let is_over = ["inactive", "failed"].contains(&systemd.unit.active_state.as_str());
-        let may_follow = self.follows == Follows::Nothing && systemd.unit.restarts_after_success();
+        let may_follow = self.after.follows == Follows::Nothing && systemd.unit.restarts_after_success();
         if self.account.is_some() && systemd.is_connected && (may_follow || !is_over) && is_in_time(FOLLOW_WAIT) {
             return Cause::Unconfirmed;
         }
@@ -244,7 +250,7 @@ impl Ended {
                 _ => format!("was killed by {}", signal_name(*status)),
             },
         };
-        let Some(Holder { pid, name, wait }) = &self.held_by else { return how };
+        let Some(Holder { pid, name, wait }) = &self.after.held_by else { return how };
         let state = wait.as_ref().map_or_else(String::new, |wait| format!(" waits in the kernel {} and", wait.state()));
         format!("{how}; systemd cannot start it again, because pid {pid} ({name}) of its unit{state} does not end")
     }
@@ -335,7 +341,7 @@ mod tests {
         ended.account = Some(Account { how: last, result: "watchdog".into(), watchdog: secs(60) });
         assert_eq!(ended.how(), "was ended by systemd's watchdog: no sign of life for 60 s");
         let wait = ThreadWait { tid: 990, switches: 0, function: "rpc_wait_bit_killable".into() };
-        ended.held_by = Some(Holder { pid: 990, name: "mount.nfs".into(), wait: Some(wait) });
+        ended.after.held_by = Some(Holder { pid: 990, name: "mount.nfs".into(), wait: Some(wait) });
         let held = "; systemd cannot start it again, because pid 990 (mount.nfs) of its unit waits in the kernel (state D, \
                     rpc_wait_bit_killable) and does not end";
         assert!(ended.how().ends_with(held), "{}", ended.how());

@@ -70,7 +70,7 @@ impl Service {
             Cause::Unconfirmed => Judgement::Undecided,
             Cause::Stopped => match &ended.dependency {
                 Some(dependency) => self.stopped_with(dependency, now),
-                None if self.unit.file_state.starts_with("enabled") && ended.upgrade.has_left_it_stopped(now) => {
+                None if self.unit.file_state.starts_with("enabled") && ended.after.upgrade.has_left_it_stopped(now) => {
                     let name = &self.name;
                     Judgement::LeftStopped(format!(
                         "{name} was stopped by a package upgrade and not started again for 10 minutes: systemctl start {name}"

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use self::ended::{
-    ACCOUNT_WAIT, Account, Cause, Ended, EndingJob, Ends, FOLLOW_WAIT, Follows, OomEvidence, Run, Systemd,
+    ACCOUNT_WAIT, Account, After, Cause, Ended, EndingJob, Ends, FOLLOW_WAIT, Follows, OomEvidence, Run, Systemd,
 };
 use self::follow::ServiceEvent;
 use self::jobs::Jobs;
@@ -110,7 +110,8 @@ impl Service {
     /// The process that was stopped, and how long ago, if it is to be read whether a package manager is at work.
     pub fn wants_upgrade(&self, now: Uptime) -> Option<(i32, Duration)> {
         let ended = self.last_end.as_ref().filter(|_| self.running.is_none())?;
-        let is_wanted = ended.cause == Cause::Stopped && ended.dependency.is_none() && ended.upgrade.is_wanted(now);
+        let is_wanted =
+            ended.cause == Cause::Stopped && ended.dependency.is_none() && ended.after.upgrade.is_wanted(now);
         is_wanted.then(|| (ended.run.pid, now.saturating_sub(ended.at)))
     }
 
@@ -120,7 +121,7 @@ impl Service {
             (Some(running), _) => running.started + self.start_grace,
             (None, None) => return None,
             (None, Some(ended)) => match ended {
-                Ended { inactive_since: Some(since), .. } => *since + INACTIVE_WAIT,
+                Ended { after: After { inactive_since: Some(since), .. }, .. } => *since + INACTIVE_WAIT,
                 Ended { cause: Cause::Unconfirmed, at, .. } => {
                     return [ACCOUNT_WAIT, FOLLOW_WAIT].map(|wait| *at + wait).into_iter().find(|at| *at > now);
                 }
@@ -154,7 +155,7 @@ impl Service {
             }
             ServiceEvent::Upgrade { pid, is_locked, is_replaced } => {
                 if let Some(ended) = self.last_end.as_mut().filter(|ended| ended.run.pid == pid) {
-                    ended.upgrade.read(is_locked, is_replaced, now);
+                    ended.after.upgrade.read(is_locked, is_replaced, now);
                 }
             }
             ServiceEvent::OomKill(kill) => {
@@ -206,7 +207,7 @@ impl Service {
                     && FAILED_STARTS.contains(&result.as_str())
                 {
                     // The restart has failed: that leaves the unit inactive too.
-                    ended.follows = Follows::FailedRestart;
+                    ended.after.follows = Follows::FailedRestart;
                 }
             }
             BusEvent::Lost => {
@@ -260,7 +261,7 @@ impl Service {
             }
             (None, Some(ended)) => {
                 if unit.is_about_to_restart() || unit.restarts > ended.run.restarts {
-                    ended.follows = Follows::Restart;
+                    ended.after.follows = Follows::Restart;
                 }
                 let is_new_run = !ended.run.invocation.is_empty() && unit.invocation != ended.run.invocation;
                 if ended.cause == Cause::Stopped && is_new_run && unit.main_pid == 0 && unit.active_state != "inactive"
@@ -302,17 +303,17 @@ impl Service {
         let is_open = |ended: &&mut Ended| ended.job != Some(EndingJob::Stop);
         let Some(ended) = self.last_end.as_mut().filter(is_open).filter(|_| self.running.is_none()) else { return };
         let was_clean = ended.account.as_ref().is_some_and(|account| account.result == "success");
-        let would_restart = match ended.follows {
+        let would_restart = match ended.after.follows {
             Follows::Restart => true,
             Follows::Nothing => was_clean && self.unit.restarts_after_success(),
             Follows::FailedRestart => false,
         };
         if is_idle && would_restart {
-            if now >= *ended.inactive_since.get_or_insert(now) + INACTIVE_WAIT {
+            if now >= *ended.after.inactive_since.get_or_insert(now) + INACTIVE_WAIT {
                 ended.set_stopped(None);
             }
         } else if !self.jobs.is_reading() {
-            ended.inactive_since = None;
+            ended.after.inactive_since = None;
         }
     }
 
@@ -349,7 +350,7 @@ impl Service {
         let is_of_unread_job = self.jobs.has(&[JobKind::Unread]) || self.jobs.ended_unread(now);
         if let Some(ended) = &mut self.last_end {
             if self.unit.restarts > ended.run.restarts {
-                ended.follows = Follows::Restart;
+                ended.after.follows = Follows::Restart;
             }
             let is_open = matches!(ended.cause, Cause::Unconfirmed | Cause::Unknown) && ended.run.name.is_empty();
             if is_of_unread_job && is_open {
@@ -383,7 +384,7 @@ impl Service {
             self.take_in_account();
         }
         if self.unit.is_about_to_restart() {
-            self.last_end.iter_mut().for_each(|ended| ended.follows = Follows::Restart);
+            self.last_end.iter_mut().for_each(|ended| ended.after.follows = Follows::Restart);
         }
     }
 
