@@ -232,7 +232,7 @@ fn secrets_by_looks(text: &str) -> Vec<Range<usize>> {
     base64.chain(tokens).chain(signed).chain(pem_blocks(text)).collect()
 }
 
-/// From `-----BEGIN` to the dashes behind `-----END`, or to the end of the text.
+/// From `-----BEGIN` to the dashes after `-----END`, or to the end of the text.
 fn pem_blocks(text: &str) -> Vec<Range<usize>> {
     let mut blocks = Vec::new();
     let mut from = 0;

@@ -226,7 +226,7 @@ proptest! {
     }
 }
 
-/// Found by a fuzz target: what has no value of its own kept the secrets behind it in sight.
+/// Found by a fuzz target: what has no value of its own kept the secrets after it in sight.
 #[test]
 fn a_flag_without_a_value_uncovers_nothing_behind_it() {
     for text in [
@@ -240,7 +240,7 @@ fn a_flag_without_a_value_uncovers_nothing_behind_it() {
     }
 }
 
-/// A search that starts again behind each of them would take minutes.
+/// A search that starts again after each of them would take minutes.
 #[test]
 fn a_text_that_repeats_the_looks_of_a_secret_is_searched_once() {
     for text in ["eyJ".repeat(40_000), "eyJx".repeat(40_000), "-----BEGIN".repeat(12_000)] {

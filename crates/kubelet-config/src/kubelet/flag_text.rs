@@ -10,7 +10,7 @@ pub(crate) struct FlagText<'a> {
     pub(crate) name: String,
     /// What follows its `=`, without quotes around it.
     pub(crate) value: Option<&'a str>,
-    /// The word behind it, where it has no `=`: perhaps its value.
+    /// The word after it, where it has no `=`: perhaps its value.
     pub(crate) next: Option<&'a str>,
     /// It as written, its value with it if that follows an `=`.
     pub(crate) text: &'a str,

@@ -1,4 +1,4 @@
-//! Tables that are data files: a line each, columns separated by blanks, comments behind `#`.
+//! Tables that are data files: a line each, columns separated by blanks, comments after `#`.
 
 use super::version::Minor;
 

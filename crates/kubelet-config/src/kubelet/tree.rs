@@ -65,7 +65,7 @@ impl Unreadable {
         *self == Self::NotFound
     }
 
-    /// The same as a sentence, for behind a colon.
+    /// The same as a sentence, for after a colon.
     pub(crate) fn sentence(&self) -> String {
         format!("it {self}")
     }

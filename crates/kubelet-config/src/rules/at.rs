@@ -5,7 +5,7 @@ use crate::kubelet::systemd::Arg;
 
 /// The word of a flag (or of its value, `offset` 1, where that is a word of its own).
 pub(super) fn word<'a>(snapshot: &'a Snapshot, used: &FlagUse, offset: usize) -> Option<&'a Arg> {
-    // The flags are read from the words behind the program's name.
+    // The flags are read from the words after the program's name.
     snapshot.command.args.get(1 + used.word + offset)
 }
 

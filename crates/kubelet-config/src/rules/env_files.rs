@@ -67,7 +67,7 @@ fn unread(
     }
     let deletion = delete_line_if(telling.len() == 1 && is_one_line(first), &first.at);
     match add_flags(snapshot, Some(&first.name), &lost).filter(|_| !lost.is_empty()) {
-        // Without an expected flag it may be a file that was left behind on purpose.
+        // Without an expected flag it may be a file that was left over on purpose.
         Some(remedy) => finding.remedy(remedy.only_if(severity == Severity::Error).and_delete(deletion)),
         None => finding.say_at(&first.at, format!("move the line to {}, from its place", read.path.display())),
     }
@@ -174,7 +174,7 @@ pub(super) fn dropped(snapshot: &Snapshot, report: &mut Report) {
         let message =
             format!("systemd ignores this `EnvironmentFile=`, because {reason}. It reads no file for this line");
         let fix =
-            "write one absolute path without quotes, and no blank behind the dash that allows the file to be missing,";
+            "write one absolute path without quotes, and no blank after the dash that allows the file to be missing,";
         report.add(Finding::new("SD013", Severity::Error, event.at.clone(), message).say_at(&event.at, fix));
     }
 }
@@ -191,7 +191,7 @@ pub(super) fn quote_swallow(snapshot: &Snapshot, report: &mut Report) {
             }
             EventKind::EnvTextAfterQuote if assignment.is_some_and(|one| is_one_word(one, event)) => continue,
             EventKind::EnvTextAfterQuote => format!(
-                "systemd appends the text behind the closing quote to the value, without the blank between them: '{}'",
+                "systemd appends the text after the closing quote to the value, without the blank between them: '{}'",
                 quoted(&event.text)
             ),
             _ => continue,
@@ -236,7 +236,7 @@ fn closed(finding: Finding, event: &Event, assignment: Option<&Assignment>) -> F
     }
 }
 
-/// The quoted text and the text behind the quote as one value; a comment gets a line of its own.
+/// The quoted text and the text after the quote as one value; a comment gets a line of its own.
 fn one_value(assignment: &Assignment) -> Option<Vec<String>> {
     let value = &assignment.value;
     // The value as it is in the file: what is between two parts is a quote, a blank or both.

@@ -134,7 +134,7 @@ fn split(odd: &Located<Oddity>) -> Finding {
             "write one flag a line, without blanks around it, and the value in place of the variable",
         ),
         Oddity::QuoteDeleted => (
-            "MicroK8s deletes quotes and splits at every blank. The kubelet gets the text behind the blank as an argument \
+            "MicroK8s deletes quotes and splits at every blank. The kubelet gets the text after the blank as an argument \
              of its own and exits with `unknown command`"
                 .to_owned(),
             "write the value without a blank",

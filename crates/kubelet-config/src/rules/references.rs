@@ -243,7 +243,7 @@ fn one_word(snapshot: &Snapshot, name: &str, at: &Location, word: Option<&Arg>, 
         finding.say_at(
             at,
             format!(
-                "put the flags behind the first blank of {name} into another variable, and use that as a word of its own \
+                "put the flags after the first blank of {name} into another variable, and use that as a word of its own \
                  without braces (`$VARIABLE`)"
             ),
         )

@@ -60,7 +60,7 @@ pub(super) fn env_file_line(name: &str, value: &str) -> String {
     format!("{name}=\"{escaped}\"")
 }
 
-/// An assignment as one would write it behind `Environment=`.
+/// An assignment as one would write it after `Environment=`.
 pub(super) fn environment_word(name: &str, value: &str) -> String {
     let escaped = value.replace('\\', r"\\").replace('"', r#"\""#).replace('%', "%%");
     format!("\"{name}={escaped}\"")
@@ -101,7 +101,7 @@ impl<'a> EnvironmentLines<'a> {
 
     /// Deletes the line of an assignment: an edit if it is the whole line.
     pub(super) fn deletion(&self, assignment: &Assignment) -> Step {
-        /// The column behind `Environment=`.
+        /// The column after `Environment=`.
         const FIRST: u32 = 13;
         let at = &assignment.at;
         let is_whole = assignment.source != Source::Environment || at.column == FIRST && self.at(at).len() == 1;
@@ -191,7 +191,7 @@ pub(super) fn set(snapshot: &Snapshot, path: &str, value: &str) -> Remedy {
     }
 }
 
-/// Adds a word behind the last one of a command.
+/// Adds a word after the last one of a command.
 pub(super) fn add_word(exec: &Exec, word: &str, is_sure: bool) -> Step {
     let last = exec.words.last().map(|last| &last.at).filter(|at| is_sure && at.width > 0);
     let end = last.map(|at| at.at(at.line, at.column + at.width, 0));
@@ -228,7 +228,7 @@ pub(super) fn with_flags(snapshot: &Snapshot, effective: &Assignment, flags: &[S
     Some(Remedy { steps: condition.into_iter().chain([step]).collect(), by_hand: !is_sure }.without(&flags))
 }
 
-/// A drop-in of the operator's that is loaded behind a packaged file: an update of the package leaves it alone.
+/// A drop-in of the operator's that is loaded after a packaged file: an update of the package leaves it alone.
 fn own_drop_in(snapshot: &Snapshot, packaged: &Location) -> Option<String> {
     const NAME: &str = "90-local.conf";
     let unit = &snapshot.unit;
@@ -248,7 +248,7 @@ pub(super) fn is_variable(word: &str, name: &str) -> bool {
     word.strip_prefix('$').is_some_and(|rest| rest.trim_matches(['{', '}']) == name)
 }
 
-/// A value with flags behind it, without the variable itself, which systemd does not expand there. And whether one of the
+/// A value with flags after it, without the variable itself, which systemd does not expand there. And whether one of the
 /// flags replaces another value of the same flag: then it is not known which one is right.
 fn joined(name: &str, value: &str, flags: &[String]) -> (String, bool) {
     let text = flags.join(" ");

@@ -162,7 +162,7 @@ fn wrapped(snapshot: &Snapshot, arrived: &Arrived<'_>, lines: &EnvironmentLines<
 
 /// Whether an ignored line belongs to a continuation that ended before it.
 fn is_behind(ended: &Event, event: &Event) -> bool {
-    /// An empty line or two, and the lines behind it that were meant to continue.
+    /// An empty line or two, and the lines after it that were meant to continue.
     const MAX_LINES: u32 = 20;
     ended.at.file == event.at.file && ended.at.line < event.at.line && event.at.line - ended.at.line <= MAX_LINES
 }
@@ -299,7 +299,7 @@ fn backslash_blank(event: &Event, is_word: bool) -> Finding {
         (Severity::Error, "systemd does not continue the line")
     };
     let message = format!("a blank follows the backslash at the end of this line: {what}");
-    let (at, what) = (event.at.clone(), "delete the blanks behind the backslash".to_owned());
+    let (at, what) = (event.at.clone(), "delete the blanks after the backslash".to_owned());
     Finding::new("SD015", severity, event.at.clone(), message).with(Step::Delete { at, what })
 }
 

@@ -46,7 +46,7 @@ pub enum FieldDefault {
 /// A field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field {
-    /// Its path, with dots; `[]` behind a list of structures.
+    /// Its path, with dots; `[]` after a list of structures.
     pub path: &'static str,
     /// What it takes.
     pub kind: Kind,

@@ -89,7 +89,7 @@ fn judge_merge(files: &mut [ConfigFile], merged: &Node, version: Option<&Version
 }
 
 /// The files of a `--config-dir` that are read: `*.conf`, in lexical order, directories in their place. The others go to
-/// `files`. A link in the directory's own place is not followed, and no directory behind a link is entered.
+/// `files`. A link in the directory's own place is not followed, and no directory that a link leads to is entered.
 fn walk(tree: &dyn Tree, directory: &Path, used: &FlagUse, files: &mut Vec<ConfigFile>) -> Vec<PathBuf> {
     let other = |path: &Path, state| ConfigFile {
         at: Location::file(path),

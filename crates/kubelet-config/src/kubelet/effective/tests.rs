@@ -10,7 +10,7 @@ mod hosts;
 
 const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 
-/// The settings of these flags; `main` is the file behind `--config`, `drop_in` one behind `--config-dir`.
+/// The settings of these flags; `main` is the file after `--config`, `drop_in` one after `--config-dir`.
 fn settled(argv: &[&str], main: Option<&str>, drop_in: Option<&str>, version: &str) -> Settings {
     let mut tree = MemoryTree::new();
     let mut words = [&["kubelet"], argv].concat();

@@ -5,7 +5,7 @@ use super::{CommandLine, FlagSpec, FlagUse, PositionalArg, table};
 use crate::kubelet::location::Location;
 use crate::kubelet::systemd::Arg;
 
-/// Reads the arguments behind the program's name.
+/// Reads the arguments after the program's name.
 ///
 /// ```
 /// # use kubelet_config::*;

@@ -128,7 +128,7 @@ fn taints(text: &str) -> Option<Value> {
     let mut seen = BTreeSet::new();
     let mut taints = Vec::new();
     for written in text.split(',') {
-        // A dash behind it asks for a taint's removal; the kubelet reads it and does nothing.
+        // A dash after it asks for a taint's removal; the kubelet reads it and does nothing.
         if let Some(removed) = written.strip_suffix('-') {
             taint(removed)?;
             continue;

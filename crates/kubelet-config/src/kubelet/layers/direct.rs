@@ -1,4 +1,4 @@
-//! Where in a unit's argument list the kubelet begins: behind wrappers that hand their words on, in a distribution's
+//! Where in a unit's argument list the kubelet begins: after wrappers that hand their words on, in a distribution's
 //! program, or nowhere that can be seen.
 
 use super::Launcher;
@@ -54,7 +54,7 @@ pub(super) fn find(tree: &dyn Tree, unit: &Unit) -> Start {
     distribution(unit, 0, base_name(program)).or_else(|| scan(unit)).unwrap_or_else(|| {
         let value = match interpreter(tree, program) {
             Some(interpreter) => format!("{program} is a script ({interpreter})"),
-            None => format!("{program} is not known, and no word behind it names a kubelet"),
+            None => format!("{program} is not known, and no word after it names a kubelet"),
         };
         Start::Hidden(Located { value, at: first.at().clone() })
     })

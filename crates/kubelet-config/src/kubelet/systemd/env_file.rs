@@ -85,7 +85,7 @@ struct Parser {
     value_blanks: Option<usize>,
     /// The opening quote that was read last.
     quote_at: Option<u32>,
-    /// Where the first text or quote behind a closing quote starts: in the value and in the file.
+    /// Where the first text or quote after a closing quote starts: in the value and in the file.
     behind_quote: Option<(usize, u32)>,
     parsed: ParsedEnvFile,
 }

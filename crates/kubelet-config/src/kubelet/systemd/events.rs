@@ -125,7 +125,7 @@ pub(crate) enum EventKind {
         /// How many lines went into the value.
         lines: u32,
     },
-    /// Text behind a closing quote, which becomes a part of the value.
+    /// Text after a closing quote, which becomes a part of the value.
     EnvTextAfterQuote,
     /// CRLF line ends, or a byte order mark, in a file that systemd reads in spite of them.
     Encoding {

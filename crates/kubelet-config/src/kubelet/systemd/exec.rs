@@ -114,7 +114,7 @@ fn command(
     Ok((exec, semicolon))
 }
 
-/// The words behind the program; whether a semicolon ends them.
+/// The words after the program; whether a semicolon ends them.
 fn arguments(
     context: &Context<'_>,
     value: &Mapped,

@@ -57,7 +57,7 @@ pub(super) fn resolve_unit(tree: &dyn Tree, name: &str, manager: &Manager) -> Un
     let found = Index::scan(tree, &directories).find(tree, name);
     loader.hidden_fragments(&directories, &found, name);
     unit.load = loader.fragment(&mut unit, &found);
-    // systemd learns the other names behind the fragment, once it has opened that.
+    // systemd learns the other names after the fragment, once it has opened that.
     let is_dangling = found.fragment.is_some() && unit.load == LoadState::NotFound;
     if !is_dangling && !matches!(unit.load, LoadState::Error { .. } | LoadState::BadSetting { .. }) {
         unit.names.clone_from(&found.names);

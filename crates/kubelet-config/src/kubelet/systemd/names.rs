@@ -41,7 +41,7 @@ pub(super) fn prefix(name: &str) -> &str {
     stem.split_once('@').map_or(stem, |(prefix, _)| prefix)
 }
 
-/// What is behind the `@`; `None` for a plain name.
+/// What is after the `@`; `None` for a plain name.
 pub(super) fn instance(name: &str) -> Option<&str> {
     stem(name).split_once('@').map(|(_, instance)| instance)
 }

@@ -210,10 +210,10 @@ impl Parser<'_> {
     }
 }
 
-/// How many blanks are behind a backslash at the end of the line, which then continues nothing.
+/// How many blanks are after a backslash at the end of the line, which then continues nothing.
 fn trailing_backslash(line: &Mapped) -> Option<usize> {
     let blanks = line.bytes.iter().rev().take_while(|byte| is_blank(**byte)).count();
-    // The blank that stands for a continuation was a backslash in the file, and nothing is behind it there.
+    // The blank that stands for a continuation was a backslash in the file, and nothing is after it there.
     let before = &line.bytes[..line.len() - blanks];
     (blanks > 0 && before.ends_with(b"\\") && !before.ends_with(b"\\\\")).then_some(blanks)
 }

@@ -30,7 +30,7 @@ fn argv(unit: &Unit) -> Vec<&str> {
     unit.argv.iter().map(|word| word.text.as_str()).collect()
 }
 
-/// The words behind the program.
+/// The words after the program.
 fn words(lines: &str) -> Vec<String> {
     let unit = load(&service(lines));
     assert_eq!(unit.load, LoadState::Loaded, "{lines}");

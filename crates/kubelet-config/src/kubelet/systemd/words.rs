@@ -139,7 +139,7 @@ enum Decoded {
     Surrogate([u8; 3]),
 }
 
-/// The C escape at the start of `rest` (behind the backslash), and how many bytes it takes there.
+/// The C escape at the start of `rest` (after the backslash), and how many bytes it takes there.
 fn c_escape(rest: &[u8]) -> Option<(Decoded, usize)> {
     let simple = |byte| Some((Decoded::Byte(byte), 1));
     match *rest.first()? {

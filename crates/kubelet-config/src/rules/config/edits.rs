@@ -132,7 +132,7 @@ pub(in crate::rules) fn deletion(snapshot: &Snapshot, key: &Location, name: &str
     let is_last = found.index + 1 == found.map.entries().len();
     let before = found.index.checked_sub(1).and_then(|index| found.map.entries().get(index));
     match (found.is_in_braces(), before, found.holder) {
-        // The comma behind the entry before it goes, too.
+        // The comma after the entry before it goes, too.
         (true, Some(before), _) if is_last && before.node.at.width == 0 => by_hand(),
         (true, Some(before), _) if is_last => {
             let at = &before.node.at;

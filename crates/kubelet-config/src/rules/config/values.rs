@@ -237,7 +237,7 @@ fn percentage(text: &str) -> Option<f32> {
     text.trim_end_matches('%').parse().ok()
 }
 
-const KEY: &str = "a key has at most 63 letters, digits, '-', '_' and '.', perhaps behind a DNS name and '/', and begins and ends \
+const KEY: &str = "a key has at most 63 letters, digits, '-', '_' and '.', perhaps after a DNS name and '/', and begins and ends \
                    with a letter or a digit";
 const VALUE: &str =
     "a value has at most 63 letters, digits, '-', '_' and '.', and begins and ends with a letter or a digit";
@@ -339,7 +339,7 @@ fn is_sysctl(pattern: &str) -> bool {
 fn socket(_: &Snapshot, _: &str, value: &Value) -> Option<String> {
     if_not(
         text(value).is_empty() || endpoint::socket_path(text(value)).is_some(),
-        "on Linux it takes an absolute path behind unix://",
+        "on Linux it takes an absolute path after unix://",
     )
 }
 

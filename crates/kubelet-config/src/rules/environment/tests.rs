@@ -59,7 +59,7 @@ fn a_flag_that_the_kubelet_would_exit_with_or_that_holds_a_variable_is_not_moved
         assert_eq!(lost(&tree, inputs.clone(), "SD001"), [format!("warning /etc/default/kubelet:1 {value}")]);
         assert_eq!(fixed_files(&tree, &inputs, "SD001"), [""; 0], "{value}");
     }
-    // The word `$KUBELET_EXTRA_ARGS` stays behind: in a file it is plain text as well.
+    // The word `$KUBELET_EXTRA_ARGS` remains: in a file it is plain text as well.
     let tree = kubeadm().file(OWN, drop_in("$KUBELET_EXTRA_ARGS --root-dir=/data"));
     assert_eq!(
         fixed_files(&tree, &Inputs::default(), "SD001"),

@@ -106,7 +106,7 @@ fn cause(snapshot: &Snapshot, arrived: &Arrived<'_>, stray: &PositionalArg) -> (
             Step::say_at(at, format!("write the flags of {} in place of '{}'", meant.at, shortened(text)))
         } else {
             let is_whole = usize::try_from(at.width).is_ok_and(|width| width == text.chars().count());
-            // The blank behind it goes with it.
+            // The blank after it goes with it.
             let has_blank = holder.value.contains(&format!("{text} "));
             let word = at.at(at.line, at.column, at.width + u32::from(has_blank));
             Step::delete(is_whole.then_some(word), at, &shortened(text))
@@ -140,10 +140,10 @@ fn as_written(text: &str) -> Option<(&'static str, &'static str)> {
             "remove the empty word, or write $VAR without braces",
         )),
         "\\" => {
-            Some(("A backslash continues a line only as its last character", "remove the blanks behind the backslash"))
+            Some(("A backslash continues a line only as its last character", "remove the blanks after the backslash"))
         }
         _ if text.starts_with('#') => Some((
-            "systemd does not read the text behind a value as a comment",
+            "systemd does not read the text after a value as a comment",
             "give the comment a line of its own: remove '#' and what follows",
         )),
         _ if is_shell(text) => Some((

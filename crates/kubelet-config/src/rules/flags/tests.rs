@@ -243,7 +243,7 @@ fn fl006_takes_the_gate_away_or_corrects_its_name() {
 #[test]
 fn sd016_tells_the_cause() {
     for (extra, part) in [
-        ("\"--v=2 # noisy at night\"", "behind a value as a comment"),
+        ("\"--v=2 # noisy at night\"", "after a value as a comment"),
         ("–v=2", "a typographic dash (U+2013)"),
         ("--v=2 –cloud-provider=external", "a typographic dash"),
         ("--v=2\u{a0}--node-ip=1", ""),

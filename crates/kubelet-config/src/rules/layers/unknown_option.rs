@@ -87,7 +87,7 @@ fn renamed(mut finding: Finding, snapshot: &Snapshot, unknown: &UnknownOption, m
         let exact = (at.width > 0).then(|| at.clone());
         steps.push(Step::replace(exact, at, what, serde_json::Value::from(right).to_string()));
     }
-    // From behind, as an edit moves what is behind it on its line.
+    // From the end, as an edit moves what comes after it on its line.
     steps.reverse();
     finding.remedy(steps)
 }
@@ -96,7 +96,7 @@ fn renamed(mut finding: Finding, snapshot: &Snapshot, unknown: &UnknownOption, m
 fn moved(snapshot: &Snapshot, unknown: &UnknownOption, value: &str) -> Remedy {
     let new = with_argument(snapshot, &format!("{}={value}", unknown.key));
     let key = &unknown.at;
-    // A key at the start of a line, with its value behind it, has the line for itself, which JSON's would not.
+    // A key at the start of a line, with its value after it, has the line for itself, which JSON's would not.
     let has_line = usize::try_from(key.width) == Ok(unknown.key.len()) && key.column == 1;
     let on_one_line = has_line && unknown.items.iter().all(|(_, at)| at.line == key.line && at.width > 0);
     // An edit above the key would move the line that goes.

@@ -41,7 +41,7 @@ pub fn parse(file: &Location, text: &str) -> Result<Node, BadDocument> {
             (Event::StreamEnd, _) => return Ok(Node { value: Value::Null, at: file.clone() }),
             (event, span) => {
                 let root = builder.node(event, span, 0)?;
-                // Text behind the value is an error of the same document.
+                // Text after the value is an error of the same document.
                 return builder.event().map(|_| root);
             }
         }
@@ -114,7 +114,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The entries of a map, or of several, behind the key `<<`: of a list the first that has a key counts.
+    /// The entries of a map, or of several, after the key `<<`: of a list the first that has a key counts.
     fn merge(
         &self,
         value: Node,

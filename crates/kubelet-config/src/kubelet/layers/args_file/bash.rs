@@ -9,7 +9,7 @@ use crate::kubelet::layers::Oddity;
 use crate::kubelet::location::Location;
 use crate::kubelet::systemd::Arg;
 
-/// How far behind an open brace its end is looked for, so that a line of braces stays linear.
+/// How far after an open brace its end is looked for, so that a line of braces stays linear.
 const MAX_BRACES_CHARS: usize = 256;
 
 pub(in super::super) fn split(file: &Location, text: &str, environment: &Environment) -> Split {

@@ -56,7 +56,7 @@ impl Options {
     }
 }
 
-/// Reads all options; `words` are those behind `agent` or `server`. Notes in `kubelet` what was read, replaced and
+/// Reads all options; `words` are those after `agent` or `server`. Notes in `kubelet` what was read, replaced and
 /// could not be read.
 pub(super) fn read(
     tree: &dyn Tree,
@@ -120,7 +120,7 @@ fn name_of<'a>(option: &str, item: &'a str) -> &'a str {
     item.split('=').next().unwrap_or(item)
 }
 
-/// The options of the command line, in Go's way: one dash or two, the value behind `=` or in the next word.
+/// The options of the command line, in Go's way: one dash or two, the value after `=` or in the next word.
 fn command_line(words: &[Arg]) -> BTreeMap<String, Values> {
     let mut found = BTreeMap::new();
     let mut words = words.iter();

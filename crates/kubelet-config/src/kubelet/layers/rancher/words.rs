@@ -175,7 +175,7 @@ fn split(item: &str) -> (&str, &str) {
 }
 
 /// Joins the distribution's flags and the operator's, as k3s does: a flag of the operator's takes the place of the
-/// distribution's of that name; with `+` behind its name it goes after it, with `-` before it. Sorted by name.
+/// distribution's of that name; with `+` after its name it goes after it, with `-` before it. Sorted by name.
 fn merged<'a>(
     mut initial: BTreeMap<&'static str, Given>,
     extra: impl Iterator<Item = &'a Arg>,
