@@ -90,7 +90,7 @@ pub trait Tree {
     /// `path` with every link resolved inside the root.
     fn real_path(&self, path: &Path) -> Result<PathBuf, Unreadable>;
 
-    /// A file's content, [`MAX_FILE_BYTES`] at most.
+    /// A file's content, if it has at most `MAX_FILE_BYTES`.
     fn read(&self, path: &Path) -> Result<Vec<u8>, Unreadable> {
         self.read_bounded(path, MAX_FILE_BYTES)
     }
