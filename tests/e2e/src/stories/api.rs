@@ -287,7 +287,7 @@ pub fn an_audit_log_names_the_agent_and_its_node(scene: &Scene) -> Result<()> {
     let log = scene.plane().audit_log()?;
     let entries: Vec<Value> = log.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
     let ours: Vec<_> = entries.iter().filter(|entry| entry["user"]["username"] == user.as_str()).collect();
-    for verb in ["get", "watch", "patch", "create"] {
+    for verb in ["list", "watch", "patch", "create"] {
         ensure!(ours.iter().any(|entry| entry["verb"] == verb), "no {verb} of {user} in the audit log");
     }
     let other = ours.iter().find(|entry| {
