@@ -18,6 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         for (column, value) in rule.as_table().ok_or("a rule is a table")? {
             let value = match value {
                 Value::String(path) if column == "check" => path.clone(),
+                Value::String(kind) if column == "kind" => format!("Kind::{kind}"),
                 Value::Array(items) if column == "needs" => format!("Some(&{:?})", texts(items)),
                 Value::Array(items) => format!("&{:?}", texts(items)),
                 Value::String(text) => format!("{text:?}"),

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use kubelet_config::rules;
 use serde::Deserialize;
 use tokio::time::{Instant, interval_at};
 
@@ -27,9 +28,8 @@ const CHECK_EVERY: Duration = Duration::from_mins(10);
 const CHECK_EVERY_HEALTHY: Duration = Duration::from_mins(30);
 /// The same after a check that found something new, which counts if it is still found after this time; and when a file has changed.
 const CONFIRMED_AFTER: Duration = Duration::from_mins(1);
-/// Rules about a change that waits for a daemon-reload or a restart of the kubelet, and the time after which they count: in a roll-out a
-/// file is written first, and the kubelet is restarted when the node is drained.
-const PENDING: [&str; 3] = ["SD020", "SD021", "CF010"];
+/// The time after which a change counts that waits for a daemon-reload or a restart of the kubelet: in a roll-out a file is written first,
+/// and the kubelet is restarted when the node is drained.
 const PENDING_COUNTS_AFTER: Duration = Duration::from_mins(30);
 /// The same when the kubelet has started.
 const CHECK_AFTER_START: Duration = Duration::from_secs(30);
@@ -218,8 +218,8 @@ impl Config {
     }
 }
 
-fn is_pending(rule: &str) -> bool {
-    PENDING.contains(&rule)
+fn is_pending(id: &str) -> bool {
+    rules().any(|rule| rule.id == id && rule.is_drift())
 }
 
 /// How long an error has to be found until it counts.
@@ -375,8 +375,8 @@ mod tests {
 
     #[test]
     fn the_rules_exist() {
-        for id in IGNORED.trim_start_matches("--ignore=").split(',').chain(PENDING) {
-            assert!(kubelet_config::rules::rules().any(|rule| rule.id == id), "{id}");
+        for id in IGNORED.trim_start_matches("--ignore=").split(',') {
+            assert!(rules().any(|rule| rule.id == id), "{id}");
         }
     }
 }

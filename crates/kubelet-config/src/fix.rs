@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use self::overlay::Overlay;
 use crate::kubelet::tree::Tree;
-use crate::rules::{Finding, Report, Severity, rule};
+use crate::rules::{Finding, Report, Rule, Severity, rule};
 use crate::step::{NOT_THE_OPERATORS, Remedy, edited};
 
 /// The edits of a host that were found to help.
@@ -116,7 +116,7 @@ fn errors<'a>(report: &'a Report, lost: &BTreeSet<&String>) -> BTreeMap<(&'stati
     let mut errors = BTreeMap::new();
     let severe = report.findings.iter().filter(|finding| finding.severity >= Severity::Error);
     let severe = severe.filter(|one| one.severity == Severity::Fatal || !is_lost_before(one) && !is_consequence(one));
-    for finding in severe.filter(|finding| !rule(finding.rule).is_some_and(|rule| rule.is_drift)) {
+    for finding in severe.filter(|finding| !rule(finding.rule).is_some_and(Rule::is_drift)) {
         *errors.entry((finding.rule, &*finding.at.file)).or_default() += 1;
     }
     errors

@@ -206,6 +206,17 @@ impl Finding {
     }
 }
 
+/// What a rule judges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// What the kubelet gets.
+    Setting,
+    /// Text that systemd reads otherwise than it looks.
+    Text,
+    /// A difference between disk and running system.
+    Drift,
+}
+
 /// A rule, as `rules.toml` describes it.
 #[derive(Debug, Clone, Copy)]
 pub struct Rule {
@@ -223,9 +234,7 @@ pub struct Rule {
     pub fix: &'static str,
     /// Where it was seen: issue numbers, a man page.
     pub seen: &'static str,
-    /// Whether it finds that disk and running system differ: a change of a file brings that about by itself.
-    pub(crate) is_drift: bool,
-    is_on_text: bool,
+    kind: Kind,
     explained_by: &'static [&'static str],
     lost_flag: &'static str,
     needs: Option<&'static [&'static str]>,
@@ -241,13 +250,18 @@ impl Rule {
         explanation: "",
         fix: "",
         seen: "",
-        is_drift: false,
-        is_on_text: false,
+        kind: Kind::Setting,
         explained_by: &[],
         lost_flag: "",
         needs: None,
         check: |_, _| {},
     };
+
+    /// Whether it finds that disk and running system differ: a change of a file brings that about by itself, until a daemon-reload or a
+    /// restart of the kubelet.
+    pub fn is_drift(&self) -> bool {
+        self.kind == Kind::Drift
+    }
 
     /// Summary and explanation.
     pub fn meaning(&self) -> String {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Finding, Location, Report, Severity, Step, rule};
+use super::{Finding, Kind, Location, Report, Severity, Step, rule};
 
 /// The most findings of one rule: far more than a person reads, and a bound for a hostile tree.
 const MAX_OF_A_RULE: usize = 100;
@@ -63,7 +63,7 @@ fn explain(findings: &mut [Finding]) {
 /// Where text that systemd reads otherwise than it looks is an error, the value that is meant is not known: no other
 /// edit may build on it.
 fn text_first(findings: &mut [Finding]) {
-    let on_text = |finding: &Finding| rule(finding.rule).is_some_and(|rule| rule.is_on_text);
+    let on_text = |finding: &Finding| rule(finding.rule).is_some_and(|rule| rule.kind == Kind::Text);
     let errors = findings.iter().filter(|one| on_text(one) && one.severity >= Severity::Error && one.at.line > 0);
     let errors: BTreeMap<_, _> = errors.map(|one| (one.at.at_line(one.at.line), one.rule)).collect();
     for finding in findings.iter_mut() {
