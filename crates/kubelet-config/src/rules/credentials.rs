@@ -38,10 +38,13 @@ pub(super) fn no_credentials(snapshot: &Snapshot, report: &mut Report) {
         return;
     }
     let machine = &snapshot.machine;
-    let Some((at, reason)) = unusable(&machine.kubeconfig) else { return };
     if can_bootstrap(snapshot) {
         return;
     }
+    let Some((at, reason)) = unusable(&machine.kubeconfig) else {
+        report.findings.extend(without_certificate(snapshot));
+        return;
+    };
     let is_spoilt = matches!(machine.kubeconfig, FileState::Bad { .. }) || !is_missing(&machine.bootstrap_kubeconfig);
     if snapshot.lifecycle == Lifecycle::BeforeFirstStart && !is_spoilt {
         return;
@@ -74,6 +77,24 @@ pub(super) fn no_credentials(snapshot: &Snapshot, report: &mut Report) {
         }
     }
     report.add(finding);
+}
+
+/// With `--bootstrap-kubeconfig` a kubelet takes a kubeconfig without a client certificate for one that has expired
+/// (`isClientConfigStillValid` of pkg/kubelet/certificate/bootstrap).
+fn without_certificate(snapshot: &Snapshot) -> Option<Finding> {
+    const FLAG: &str = "--bootstrap-kubeconfig";
+    let FileState::Present(found) = &snapshot.machine.kubeconfig else { return None };
+    let (file, why) = unusable(&snapshot.machine.bootstrap_kubeconfig)?;
+    if !matches!(found.credential, ClientCredential::Token | ClientCredential::Exec) {
+        return None;
+    }
+    let message = format!(
+        "the kubeconfig {} has no client certificate. With {FLAG} the kubelet asks for one at each start, and exits: {} {why}",
+        found.at.file, file.file
+    );
+    let at = settings::place(snapshot, FLAG);
+    let fix = format!("delete {FLAG}, or write a bootstrap kubeconfig with a valid token to {}", file.file);
+    Some(Finding::new("AU001", Severity::Fatal, at.clone(), message).say_at(&at, fix))
 }
 
 /// AU011.

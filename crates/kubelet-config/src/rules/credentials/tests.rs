@@ -89,6 +89,21 @@ fn lose_kubeconfig(snapshot: &mut Snapshot) {
 }
 
 #[test]
+fn a_token_is_no_certificate_to_a_kubelet_with_a_bootstrap_kubeconfig() {
+    let with = |credential| judged("AU001", |host| host.machine.kubeconfig = kubeconfig(KUBECONFIG, credential));
+    for credential in [ClientCredential::Token, ClientCredential::Exec] {
+        let said = with(credential);
+        assert!(said[0].contains("has no client certificate") && said[0].contains("exits"), "{said:?}");
+    }
+    assert_eq!(with(ClientCredential::CertificateData), Vec::<String>::new());
+    let can = |host: &mut Snapshot| {
+        host.machine.kubeconfig = kubeconfig(KUBECONFIG, ClientCredential::Token);
+        host.machine.bootstrap_kubeconfig = kubeconfig(BOOTSTRAP, ClientCredential::Token);
+    };
+    assert_eq!(judged("AU001", can), Vec::<String>::new());
+}
+
+#[test]
 fn a_healthy_host_has_no_finding_of_these_families() {
     let all: Vec<String> = findings_with(&kubeadm(), Inputs::default())
         .into_iter()
