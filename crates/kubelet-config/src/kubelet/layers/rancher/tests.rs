@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use crate::kubelet::layers::{KubeletCommand, Launcher, resolve_command};
@@ -179,6 +180,17 @@ fn the_configuration_file_is_named_by_the_variable_then_by_the_option() {
     let command = launched(&remote);
     assert_eq!(command.unreadable.len(), 1);
     assert_eq!(given(&command), Vec::<String>::new());
+}
+
+/// k3s-io/k3s#5488: the reservations of such a file reached the kubelet.
+#[test]
+fn a_key_may_name_the_flag_itself() {
+    let tree = agent("agent").file(CONFIG, "kubelet-arg=v: 2\nkubelet-arg: a=1\nkubelet-arg=kube-reserved: cpu=1\n");
+    let command = launched(&tree);
+    assert_eq!(command.unknown_options.len(), 0);
+    let given: BTreeSet<_> = given(&command).into_iter().collect();
+    let at = |flag: &str, line| format!("{flag} (/etc/rancher/k3s/config.yaml:{line})");
+    assert_eq!(given, [at("--a=1", 2), at("--kube-reserved=cpu=1", 3), at("--v=2", 1)].into());
 }
 
 #[test]

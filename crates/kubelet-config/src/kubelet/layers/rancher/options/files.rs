@@ -82,15 +82,24 @@ pub(super) fn read(
     };
     new_argument(&document, &text, &place, options, kubelet);
     kubelet.files.push(place);
-    let Value::Map(entries) = document.value else { return };
+    let Value::Map(mut entries) = document.value else { return };
+    // The parser makes `--kubelet-arg=v=2` of `kubelet-arg=v: 2`, which adds to what the key kubelet-arg gives (k3s-io/k3s#5488).
+    entries.sort_by_key(|entry| entry.key.contains('='));
     for entry in entries {
         let (key, appends) = match entry.key.strip_suffix('+') {
             Some(key) => (key, true),
             None => (entry.key.as_str(), false),
         };
-        let option = long_name(key).to_owned();
         let is_null = entry.node.value == Value::Null;
-        let values = Values { at: entry.at, items: items(&entry.node) };
+        let mut values = Values { at: entry.at, items: items(&entry.node) };
+        let (key, appends) = match key.split_once('=').filter(|(key, _)| is_known(program, key)) {
+            Some((key, name)) => {
+                values.items.iter_mut().for_each(|item| item.text = format!("{name}={}", item.text));
+                (key, true)
+            }
+            None => (key, appends),
+        };
+        let option = long_name(key).to_owned();
         // An option's letter: the table has only their long names.
         let has_option = option.len() == 1 || is_known(program, &option);
         if !has_option && kubelet.unknown_options.len() < MAX_UNKNOWN {
