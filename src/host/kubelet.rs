@@ -119,14 +119,14 @@ pub struct KubeletFacts {
 }
 
 impl KubeletFacts {
-    /// What holds for most kubelets, while none runs. It reads no files, as their disk may hang, so that the credential is not known.
+    /// What holds for most kubelets, while none runs. It touches no file, as their disk may hang, so that kubeconfig and credential are not
+    /// known.
     pub fn usual() -> Self {
-        let kubeconfig = USUAL_KUBECONFIGS.iter().map(PathBuf::from).find(|path| path.exists());
         let healthz = Healthz::Url(format!("http://127.0.0.1:{DEFAULT_PORT}/healthz"));
         let credential = Credential::Unreadable("it has not been read".into());
         Self {
             node_name: host_name().to_lowercase(),
-            kubeconfig,
+            kubeconfig: None,
             root_dir: None,
             healthz,
             port: None,
@@ -136,11 +136,13 @@ impl KubeletFacts {
         }
     }
 
-    /// The same with the credential, and with the Node's name from there or from the unit's files. Reads files: call it in a child.
+    /// The same with a usual kubeconfig and its credential, and with the Node's name from there or from the unit's files. Reads files: call
+    /// it in a child.
     fn with_files(self, tree: &dyn Tree) -> Self {
-        let credential = credential::read(self.kubeconfig.as_deref(), None);
+        let kubeconfig = USUAL_KUBECONFIGS.iter().map(PathBuf::from).find(|path| path.exists());
+        let credential = credential::read(kubeconfig.as_deref(), None);
         let node_name = name(&credential, name_in_files(tree, &self.node_name));
-        Self { node_name, credential, ..self }
+        Self { node_name, kubeconfig, credential, ..self }
     }
 
     /// What is known while no kubelet runs, read here.

@@ -63,7 +63,7 @@ pub async fn stop(agent: &mut Agent, mut api: watch::Receiver<ApiFacts>, setting
 
 /// Asks the API server whether the `DaemonSet` of that name still wants a pod on this Node.
 async fn is_wanted(name: &str, settings: &KubernetesSettings) -> Result<bool> {
-    let session = connect_once(settings, KubeletFacts::usual()).await?;
+    let session = connect_once(settings, KubeletFacts::without_process().await).await?;
     let (nodes, daemonsets) = (Api::all(session.client.clone()), Api::namespaced(session.client, NAMESPACE));
     let (node, daemonset) = (nodes.get_opt(&session.node_name), daemonsets.get_opt(name));
     let (node, daemonset): (Option<Node>, Option<DaemonSet>) = tokio::try_join!(node, daemonset)?;
