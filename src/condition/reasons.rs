@@ -66,7 +66,7 @@ reasons! {
     KubeletConfigIsValid: CONFIG, True, false, None, false, "`nodevigil check` finds no error in the kubelet's configuration.";
     ContainerRuntimeCrashLooping: RUNTIME, False, false, Restart, false, "The container runtime ended three times within 5 minutes or five times within 30 minutes.";
     ContainerRuntimeDown: RUNTIME, False, false, Restart, false, "The container runtime's process failed, was killed, or ended cleanly without a stop job and systemd did not start it again; or no process listens at its socket; or a package upgrade has stopped it and nobody has started it again.";
-    ContainerRuntimeHung: RUNTIME, False, true, Reboot, false, "Three calls to the container runtime in a row timed out, and its process is stopped (state T) or waits in the kernel (state D).";
+    ContainerRuntimeHung: RUNTIME, False, true, Restart, false, "Three calls to the container runtime in a row timed out, and its process is stopped (state T) or waits in the kernel (state D).";
     ContainerRuntimeNotReady: RUNTIME, False, true, Restart, false, "The container runtime reports that it is not ready, or three times in a row does not list its pods, and the kubelet reports on the Node that the runtime is down.";
     ContainerRuntimeUnconfirmed: RUNTIME, Unknown, true, None, false, "Three calls to the container runtime in a row failed, and nothing else shows whether it works.";
     ContainerRuntimeNotFound: RUNTIME, Unknown, false, None, false, "No container runtime answers, and no failure of it is known: it was stopped, is starting, is not installed, or ended while nodevigil was not running.";
