@@ -13,11 +13,14 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::io::unix::AsyncFd;
 
 use super::kernel::is_connection_table_full;
-use super::watched;
+use super::pressure::{self, Pressure};
+use super::{blocking, watched};
 use crate::condition::Uptime;
 
 /// SIGKILL in the masks of pending signals of /proc/PID/status.
 const SIGKILL_BIT: u64 = 1 << 8;
+/// Sampling a process takes milliseconds if a thread is free.
+const SAMPLE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Threads that are sampled; a kubelet has a few dozen.
 const MAX_THREADS: usize = 512;
 
@@ -130,7 +133,7 @@ fn read_stat(pid: i32) -> io::Result<Stat> {
 }
 
 /// What is read of a process that does not answer.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sample {
     /// The state of its main thread as in /proc/PID/stat: `R`, `S`, `D`, `T`, `Z` …
     pub state: char,
@@ -149,6 +152,8 @@ pub struct Sample {
     pub throttled: Throttled,
     /// Whether probes may fail because the kernel can track no more connections.
     pub is_connection_table_full: bool,
+    /// How busy the host is.
+    pub pressure: Pressure,
 }
 
 impl Sample {
@@ -231,8 +236,14 @@ pub fn sample(id: ProcessId, healthz: Option<SocketAddr>) -> Option<Sample> {
     sample.frozen_by = frozen_by(&process);
     sample.throttled = throttled(&process);
     sample.is_connection_table_full = is_connection_table_full();
+    sample.pressure = pressure::read();
     sample.listener = healthz.map_or(Listener::Unknown, listener);
     Some(sample)
+}
+
+/// The same, off the loop. `what` the process is to the host.
+pub async fn sample_off_loop(what: &str, id: ProcessId, healthz: Option<SocketAddr>) -> Option<Sample> {
+    blocking::run(&format!("sampling the {what}"), SAMPLE_TIMEOUT, move || sample(id, healthz)).await.ok().flatten()
 }
 
 /// Children of a process that have ended with all their threads and that it has not reaped, at most 64. Reads a file of each process.

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::condition::{Finding, Reason, Uptime};
-use crate::host::pressure::Pressure;
 use crate::host::process::{ProcessId, Sample};
 use crate::monitor::service::samples::Samples;
 
@@ -51,7 +50,7 @@ impl Deadlocks {
             }
             let same = before.remove(name).filter(|(known, since, _)| (*known, *since) == (process, hung_since));
             let mut samples = same.map(|(.., samples)| samples).unwrap_or_default();
-            samples.take_in(sample, Pressure::default(), now);
+            samples.take_in(sample, now);
             // A signal that has stopped it or a freezer explains why it does not answer.
             if samples.suspended_by().is_none() {
                 self.seen.insert(name, (process, hung_since, samples));

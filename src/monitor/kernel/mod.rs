@@ -27,7 +27,7 @@ use crate::condition::{ConditionType, Uptime};
 use crate::host::clock::{Now, uptime};
 use crate::host::process::{self, ProcessId, sample};
 use crate::host::trouble::Trouble;
-use crate::host::{kernel, pressure, systemd};
+use crate::host::{kernel, systemd};
 use crate::monitor::service::samples;
 
 const READ_EVERY: Duration = Duration::from_secs(30);
@@ -103,7 +103,7 @@ fn read(hung: BTreeMap<&'static str, (ProcessId, Uptime)>, is_silent: bool) -> R
         has_closed_socket: systemd::has_closed_socket(),
         zombies: process::zombies_of(INIT_PID),
         switches: init.switches,
-        is_excused: init.suspended_by().is_some() || samples::is_busy(pressure::read()),
+        is_excused: init.suspended_by().is_some() || samples::is_busy(init.pressure),
     });
     Readings { counters: kernel::counters(), released: kernel::released(), usages: kernel::usages(), suspects, silence }
 }

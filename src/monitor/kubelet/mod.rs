@@ -25,8 +25,7 @@ use crate::condition::{ConditionType, Reason, Uptime};
 use crate::host::clock::{next_multiple, uptime, wall};
 use crate::host::healthz::{self, Probe, Prober};
 use crate::host::kubelet::{Healthz, KubeletFacts, UNIT_NAMES, Watched};
-use crate::host::pressure::{self, Pressure};
-use crate::host::process::{self, ProcessId, Sample, holder, sample};
+use crate::host::process::{self, ProcessId, Sample, holder};
 use crate::host::{blocking, journal};
 
 /// Time between the starts of two probes of a kubelet that answers.
@@ -38,7 +37,7 @@ const SILENT_LONG: Duration = Duration::from_mins(1);
 /// Time between two samples of one that serves no /healthz.
 const SAMPLE_EVERY: Duration = Duration::from_secs(10);
 const FIND_HOLDER_EVERY: Duration = Duration::from_secs(30);
-/// Sampling a process takes milliseconds if a thread is free.
+/// It takes milliseconds if a thread is free.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// systemd announces a process before its exec; its command line is read after this time.
 const EXEC_WAIT: Duration = Duration::from_millis(200);
@@ -47,7 +46,7 @@ const READ_FACTS_EVERY: Duration = Duration::from_secs(5);
 /// A result of the work outside the loop, which must not wait for a kubelet or a disk.
 #[derive(Debug)]
 enum Done {
-    Probed { pid: i32, began: Uptime, probe: Probe, sample: Option<(Sample, Pressure)> },
+    Probed { pid: i32, began: Uptime, probe: Probe, sample: Option<Sample> },
     Seen(Observation),
     Facts(i32, Result<KubeletFacts, String>),
     Usual(KubeletFacts),
@@ -256,10 +255,9 @@ impl Loop {
             let is_healthy = probe == Probe::Healthy;
             let mut sampled = None;
             if !is_healthy || address.is_none() || process::is_stopped(id) {
-                let read = move || sample(id, address).map(|sample| (sample, pressure::read()));
-                sampled = blocking::run("sampling the kubelet", READ_TIMEOUT, read).await.ok().flatten();
+                sampled = process::sample_off_loop("kubelet", id, address).await;
             }
-            let sample = sampled.filter(|(sample, _)| !is_healthy || sample.suspended_by().is_some());
+            let sample = sampled.filter(|sample| !is_healthy || sample.suspended_by().is_some());
             Done::Probed { pid: id.pid, began, probe, sample }
         });
     }

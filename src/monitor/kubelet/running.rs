@@ -7,7 +7,6 @@ use super::lease::LeaseReadings;
 use crate::condition::{Finding, Reason, Uptime, View};
 use crate::host::api::LeaseFacts;
 use crate::host::healthz::Probe;
-use crate::host::pressure::Pressure;
 use crate::host::process::{Listener, ProcessId, Sample};
 use crate::monitor::service::samples::{FAILURES_IN_A_ROW, Samples};
 
@@ -52,7 +51,7 @@ impl RunningKubelet {
     }
 
     /// Takes in a probe, and a sample of the process if the probe failed or the process is suspended.
-    pub(super) fn probed(&mut self, probe: Probe, sample: Option<(Sample, Pressure)>, now: Uptime) {
+    pub(super) fn probed(&mut self, probe: Probe, sample: Option<Sample>, now: Uptime) {
         match &probe {
             // Another process answers for one that is suspended.
             Probe::Healthy if sample.is_none() => {
@@ -64,10 +63,10 @@ impl RunningKubelet {
             Probe::Healthy | Probe::Refused | Probe::TimedOut | Probe::NoHttp | Probe::Status(_) => {
                 self.failed.count += 1;
                 self.failed.since.get_or_insert(now);
-                if let Some((sample, pressure)) = sample {
+                if let Some(sample) = sample {
                     let killed_since = self.failed.killed_since.unwrap_or(now);
                     self.failed.killed_since = sample.is_killed.then_some(killed_since);
-                    self.failed.samples.take_in(sample, pressure, now);
+                    self.failed.samples.take_in(sample, now);
                 }
             }
         }
@@ -117,22 +116,28 @@ impl RunningKubelet {
         View::healthy(format!("{name} {state}"))
     }
 
-    /// What to report of a kubelet that does not answer; none before the third failed probe, and while it may be unkillable.
-    pub(super) fn unanswered_view(&self, api_reached: Option<Uptime>, now: Uptime) -> Option<View> {
-        let (failed, name) = (&self.failed, self.name());
-        let silent = |why: String| Some(View::Unknown(Finding::new(Reason::KubeletHealthzSilent, why)));
-        let what = match &self.last_probe {
-            Some(Probe::Impossible(why)) => {
-                return silent(format!("{name} runs, but its /healthz cannot be probed: {why}"));
-            }
-            _ if failed.count < FAILURES_IN_A_ROW => return None,
+    /// How it does not answer; none before the third failed probe.
+    fn silence(&self) -> Option<String> {
+        let name = self.name();
+        Some(match &self.last_probe {
+            Some(Probe::Impossible(why)) => format!("{name} runs, but its /healthz cannot be probed: {why}"),
+            _ if self.failed.count < FAILURES_IN_A_ROW => return None,
             _ if self.is_unprobed => format!("{name} does not run; its /healthz is disabled (healthzPort: 0)"),
             Some(Probe::Healthy) => format!("another process than {name} answers on its /healthz"),
             Some(Probe::Refused) => format!("{name} refuses connections to its /healthz"),
             Some(Probe::NoHttp) => format!("{name} accepts connections to its /healthz and does not speak HTTP"),
             Some(Probe::Status(status)) => format!("{name} answers HTTP {status} on /healthz"),
             _ => format!("{name} does not answer on /healthz"),
-        };
+        })
+    }
+
+    /// What to report of a kubelet that does not answer; none before the third failed probe, and while it may be unkillable.
+    pub(super) fn unanswered_view(&self, api_reached: Option<Uptime>, now: Uptime) -> Option<View> {
+        let (failed, what) = (&self.failed, self.silence()?);
+        let silent = |why: String| Some(View::Unknown(Finding::new(Reason::KubeletHealthzSilent, why)));
+        if let Some(Probe::Impossible(_)) = &self.last_probe {
+            return silent(what);
+        }
         let found = |reason, evidence: String| Some(View::found(reason, format!("{what}; {evidence}")));
         if let Some(evidence) = failed.samples.suspended_by() {
             return found(Reason::KubeletHung, evidence);

@@ -8,7 +8,6 @@ use super::running::{API_NEEDED, RunningKubelet};
 use crate::condition::{Finding, Reason, Uptime, View};
 use crate::host::api::{ApiFacts, Reach};
 use crate::host::healthz::Probe;
-use crate::host::pressure::Pressure;
 use crate::host::process::{Holder, Sample};
 use crate::monitor::service::Service;
 use crate::monitor::service::ended::Ended;
@@ -21,7 +20,7 @@ pub enum Observation {
     /// An event of systemd, the kernel or the pidfd.
     Service(ServiceEvent),
     /// A probe of the process with this pid; if it failed, with a sample of the process.
-    Probed(i32, Probe, Option<(Sample, Pressure)>),
+    Probed(i32, Probe, Option<Sample>),
     /// The process of this pid serves no /healthz.
     NotProbed(i32),
     /// The last error that this run of the unit logged.

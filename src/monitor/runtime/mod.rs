@@ -22,14 +22,11 @@ use crate::host::clock::uptime;
 use crate::host::cri::{Probe, Prober};
 use crate::host::endpoint::Endpoint;
 use crate::host::kubelet::KubeletFacts;
-use crate::host::pressure::{self, Pressure};
-use crate::host::process::{ProcessId, Sample, cgroup, sample};
+use crate::host::process::{ProcessId, Sample, cgroup, sample_off_loop};
 use crate::settings::RuntimeSettings;
 
-/// Finding its socket takes longer only if a disk does not answer.
+/// Finding its socket or its unit takes longer only if a disk does not answer.
 const FIND_TIMEOUT: Duration = Duration::from_secs(2);
-/// Sampling a process takes milliseconds, if a thread is free.
-const SAMPLE_TIMEOUT: Duration = Duration::from_secs(5);
 /// What is quoted of the kubelet's message.
 const MAX_MESSAGE_BYTES: usize = 300;
 /// What the kubelet writes into the Node's condition `Ready` of a runtime that it finds not ready (k8s.io/kubernetes/pkg/kubelet,
@@ -47,7 +44,7 @@ struct Probed {
     prober: Option<Prober>,
     probe: Probe,
     listener: Option<Listener>,
-    sample: Option<(Sample, Pressure)>,
+    sample: Option<Sample>,
 }
 
 /// Monitors until the channel of reports is closed.
@@ -59,7 +56,7 @@ pub async fn run(mut inputs: Inputs) {
     let (mut prober, mut probes, mut probed_at) = (None, JoinSet::new(), None::<Uptime>);
     loop {
         let now = uptime();
-        let next_probe = probed_at.map_or(now, |at| at + runtime.probe_interval(now));
+        let next_probe = probed_at.map_or(now, |at| runtime.probe_after(at, now));
         if now >= next_probe && probes.is_empty() {
             probed_at = Some(now);
             let (settings, kubelet) = (inputs.settings.runtime.clone(), inputs.kubelet.borrow().clone());
@@ -132,13 +129,11 @@ async fn probe(
         let id = ProcessId::of(listener?)?;
         Some(Listener { id, unit: cgroup(id.pid).and_then(|cgroup| cgroup.service().map(str::to_owned)) })
     };
-    let listener =
-        blocking::run("finding the container runtime's unit", SAMPLE_TIMEOUT, find_unit).await.ok().flatten();
+    let listener = blocking::run("finding the container runtime's unit", FIND_TIMEOUT, find_unit).await.ok().flatten();
     let process = listener.as_ref().map(|listener| listener.id).filter(|id| id.pid != 1).or(main_process);
     let sample = match process {
         Some(id) if matches!(probe, Probe::TimedOut | Probe::Unlisted { .. }) => {
-            let read = move || sample(id, None).map(|sample| (sample, pressure::read()));
-            blocking::run("sampling the container runtime", SAMPLE_TIMEOUT, read).await.ok().flatten()
+            sample_off_loop("container runtime", id, None).await
         }
         _ => None,
     };

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::condition::{Finding, Reason, Uptime, View};
+use crate::host::clock::next_multiple;
 use crate::host::cri::Probe;
 use crate::host::endpoint::Endpoint;
-use crate::host::pressure::Pressure;
 use crate::host::process::{ProcessId, Sample};
 use crate::monitor::service::Service;
 use crate::monitor::service::ended::Ended;
@@ -128,10 +128,10 @@ impl Runtime {
         self.listener.is_some() || self.main_process_listens
     }
 
-    /// Time from the start of the last probe to that of the next.
-    pub(super) fn probe_interval(&self, now: Uptime) -> Duration {
+    /// When the next probe is due after one that began then.
+    pub(super) fn probe_after(&self, began: Uptime, now: Uptime) -> Uptime {
         let is_soon = !self.answers() && now < self.changed_at + SILENT_FOR;
-        if is_soon { PROBE_EVERY_SILENT } else { PROBE_EVERY }
+        if is_soon { began + PROBE_EVERY_SILENT } else { next_multiple(began, PROBE_EVERY) }
     }
 
     /// Where the runtime keeps its files; none while it is a guess which runtime is the kubelet's, and nothing answers there.
@@ -155,13 +155,13 @@ impl Runtime {
     }
 
     /// Records a probe that began then, and if it was not answered, a sample of the process.
-    pub(super) fn probed(&mut self, began: Uptime, probe: Probe, sample: Option<(Sample, Pressure)>, now: Uptime) {
+    pub(super) fn probed(&mut self, began: Uptime, probe: Probe, sample: Option<Sample>, now: Uptime) {
         // An answer from before the end does not apply to the next process.
         if began < self.ended_at {
             return;
         }
         match sample {
-            Some((sample, pressure)) => self.failed.samples.take_in(sample, pressure, now),
+            Some(sample) => self.failed.samples.take_in(sample, now),
             // What was sampled at an earlier probe explains nothing.
             None => self.failed.samples = Samples::default(),
         }
@@ -244,7 +244,9 @@ impl Runtime {
             return None;
         }
         let name = format!("{name} at {}{}", self.socket(), self.pid());
-        Some(match (self.failed.samples.busy(now), &self.kubelet_agrees) {
+        let samples = &self.failed.samples;
+        // A list reads the runtime's database.
+        Some(match (samples.busy(now).or_else(|| samples.waits_for_disk(now)), &self.kubelet_agrees) {
             (Some(busy), _) => unconfirmed(format!("{name} {why}, but {busy}")),
             (None, None) => {
                 unconfirmed(format!("{name} answers Status, but {why}; the kubelet does not report this on the Node"))

@@ -22,6 +22,10 @@ const STARVED_OWN_PERCENT: u128 = 10;
 const STARVED_OWN_ALONE_PERCENT: u128 = 50;
 /// A limit of its own cgroup slows the process down if it takes this much of the time:
 const THROTTLED_PERCENT: u128 = 50;
+/// Some task waits for a disk:
+const BUSY_DISK_PERCENT: f32 = 60.0;
+/// Busy disks excuse a process for this long: the disk of one limited Pod may be busy for hours.
+const BUSY_DISK_EXCUSES_FOR: Duration = Duration::from_mins(5);
 /// A busy host is remembered for this long: a sample can miss it.
 const STARVED_LASTS: Duration = Duration::from_secs(30);
 
@@ -41,24 +45,30 @@ pub struct Samples {
     /// Since when the host's load has been seen to keep the process from running, and when last.
     pub starved_since: Option<Uptime>,
     starved_at: Option<Uptime>,
+    /// Since when the disks have been busy.
+    disks_busy_since: Option<Uptime>,
     /// Whether the kernel reports how much its tasks wait for memory: without `CONFIG_PSI` and with `psi=0` it does not.
     pub knows_memory_pressure: bool,
 }
 
 impl Samples {
-    pub fn take_in(&mut self, sample: Sample, pressure: Pressure, now: Uptime) {
+    pub fn take_in(&mut self, sample: Sample, now: Uptime) {
+        let pressure = sample.pressure;
         self.knows_memory_pressure = pressure.memory_full_percent.is_some();
-        if self.shows_starvation(&sample, pressure, now) {
+        if self.shows_starvation(&sample, now) {
             self.starved_since.get_or_insert(now);
             self.starved_at = Some(now);
         }
+        let is_disk_busy = over(pressure.io_some_percent, BUSY_DISK_PERCENT);
+        self.disks_busy_since = is_disk_busy.then(|| self.disks_busy_since.unwrap_or(now));
         self.kept.push_back((now, sample));
         if self.kept.len() > MAX_SAMPLES {
             self.kept.pop_front();
         }
     }
 
-    fn shows_starvation(&self, sample: &Sample, pressure: Pressure, now: Uptime) -> bool {
+    fn shows_starvation(&self, sample: &Sample, now: Uptime) -> bool {
+        let pressure = sample.pressure;
         let own = self.kept.back().map(|(at, before)| {
             let waited = sample.run_delay.saturating_sub(before.run_delay);
             waited.as_millis() * 100 / now.saturating_sub(*at).as_millis().max(1)
@@ -86,6 +96,12 @@ impl Samples {
     pub fn busy(&self, now: Uptime) -> Option<&'static str> {
         let of_host = self.is_starved(now).then_some("the host is too busy to run it");
         self.limited_by().or(of_host)
+    }
+
+    /// Why a process that needs a disk for its answer could not answer in time.
+    pub fn waits_for_disk(&self, now: Uptime) -> Option<&'static str> {
+        let is_excused = self.disks_busy_since.is_some_and(|since| now < since + BUSY_DISK_EXCUSES_FOR);
+        is_excused.then_some("the host's disks are busy (/proc/pressure/io)")
     }
 
     /// What keeps the process from running, by the last sample.

@@ -116,7 +116,7 @@ impl Story {
     fn fail_under(&mut self, pid: i32, probe: &Probe, sample: &Sample, pressure: Pressure) {
         for _ in 0..3 {
             self.now += ms(800);
-            self.see(Observation::Probed(pid, probe.clone(), Some((sample.clone(), pressure))));
+            self.see(Observation::Probed(pid, probe.clone(), Some(Sample { pressure, ..sample.clone() })));
         }
     }
 

@@ -118,13 +118,13 @@ fn a_renewed_lease_makes_failed_probes_a_warning_and_an_old_one_makes_them_a_han
 
 #[test]
 fn a_starved_kubelet_is_a_warning_unless_it_is_stopped() {
-    let pressure = Pressure { cpu_some_percent: Some(90.0), memory_full_percent: None };
+    let pressure = Pressure { cpu_some_percent: Some(90.0), ..Pressure::default() };
     let story = |state: char| {
         let mut story = Story::healthy();
         for round in 1..4 {
             story.now += ms(800);
-            let sample = Sample { state, run_delay: ms(400) * round, ..Sample::default() };
-            story.see(Observation::Probed(812, Probe::TimedOut, Some((sample, pressure))));
+            let sample = Sample { state, run_delay: ms(400) * round, pressure, ..Sample::default() };
+            story.see(Observation::Probed(812, Probe::TimedOut, Some(sample)));
         }
         story
     };
@@ -141,7 +141,7 @@ fn a_kubelet_that_a_limit_of_its_unit_throttles_is_a_warning_and_with_an_old_lea
             story.now += ms(1000);
             let sample =
                 Sample { state: 'S', throttled: throttled(round), run_delay: ms(990) * round, ..Sample::default() };
-            story.see(Observation::Probed(812, Probe::TimedOut, Some((sample, Pressure::default()))));
+            story.see(Observation::Probed(812, Probe::TimedOut, Some(sample)));
         }
         story
     };

@@ -131,7 +131,7 @@ impl Story {
         self.probe_with(probe, None);
     }
 
-    fn probe_with(&mut self, probe: Probe, sample: Option<(Sample, Pressure)>) {
+    fn probe_with(&mut self, probe: Probe, sample: Option<Sample>) {
         let began = self.now;
         self.now += secs(1);
         self.runtime.probed(began, probe, sample, self.now);
@@ -142,12 +142,16 @@ impl Story {
     fn fail(&mut self, probe: &Probe, sample: &Sample, pressure: Pressure) {
         for _ in 0..3 {
             self.now += secs(5);
-            self.probe_with(probe.clone(), Some((sample.clone(), pressure)));
+            self.probe_with(probe.clone(), Some(Sample { pressure, ..sample.clone() }));
         }
     }
 
     fn fails(&mut self, probe: &Probe) {
         self.fail(probe, &Sample { state: 'S', ..Sample::default() }, Pressure::default());
+    }
+
+    fn is_probed_soon(&self) -> bool {
+        self.runtime.probe_after(self.now, self.now) == self.now + secs(1)
     }
 
     #[track_caller]
@@ -189,7 +193,7 @@ fn a_killed_runtime_is_down_until_another_one_answers() {
     story.changed(unit("activating", 0, SIGKILL, "signal"));
     let message = story.reports(Status::False, Reason::ContainerRuntimeDown);
     assert_eq!(message, "the main process of containerd.service (pid 812) was killed by SIGKILL (9)");
-    assert_eq!(story.runtime.probe_interval(story.now), secs(1));
+    assert!(story.is_probed_soon());
     story.changed(running(900));
     story.open(900, story.now);
     story.probe(Probe::NoListener);
@@ -198,7 +202,7 @@ fn a_killed_runtime_is_down_until_another_one_answers() {
     story.answers();
     let healthy = story.reports(Status::True, Reason::ContainerRuntimeIsHealthy);
     assert_eq!(healthy, "containerd 1.7.24 answers at /run/containerd/containerd.sock (pid 900)");
-    assert_eq!(story.runtime.probe_interval(story.now), secs(30));
+    assert!(!story.is_probed_soon());
 }
 
 #[test]
@@ -284,7 +288,7 @@ fn a_runtime_that_does_not_answer_is_hung_only_if_its_process_confirms_it() {
     }
     let mut twice = Story::healthy();
     for _ in 0..2 {
-        twice.probe_with(Probe::TimedOut, Some((state('T'), Pressure::default())));
+        twice.probe_with(Probe::TimedOut, Some(state('T')));
     }
     twice.keeps_what_is_shown();
     // It was stopped by a signal once, and the process was not sampled since, or another one listens.
@@ -298,7 +302,7 @@ fn a_runtime_that_does_not_answer_is_hung_only_if_its_process_confirms_it() {
     let mut busy = Story::healthy();
     for switches in 0..6 {
         busy.now += secs(5);
-        busy.probe_with(Probe::TimedOut, Some((stuck(switches), Pressure::default())));
+        busy.probe_with(Probe::TimedOut, Some(stuck(switches)));
     }
     busy.reports(Status::Unknown, Reason::ContainerRuntimeUnconfirmed);
     let mut starved = Story::healthy();
@@ -309,7 +313,7 @@ fn a_runtime_that_does_not_answer_is_hung_only_if_its_process_confirms_it() {
     // The memory pressure of one limited Pod lasts for hours.
     for _ in 0..11 {
         starved.now += secs(30);
-        starved.probe_with(Probe::TimedOut, Some((stuck(5), memory)));
+        starved.probe_with(Probe::TimedOut, Some(Sample { pressure: memory, ..stuck(5) }));
     }
     starved.reports(Status::False, Reason::ContainerRuntimeHung);
 }
@@ -342,7 +346,7 @@ fn a_runtime_that_lists_no_pods_is_not_ready_if_the_kubelet_agrees() {
     for _ in 0..2 {
         story.probe(unlisted());
         story.keeps_what_is_shown();
-        assert_eq!(story.runtime.probe_interval(story.now), secs(30));
+        assert!(!story.is_probed_soon());
     }
     story.probe(unlisted());
     story.reports(Status::Unknown, Reason::ContainerRuntimeUnconfirmed);
@@ -371,6 +375,25 @@ fn a_runtime_that_lists_no_pods_is_not_ready_if_the_kubelet_agrees() {
     let memory = Pressure { memory_full_percent: Some(90.0), ..Pressure::default() };
     starved.fail(&unlisted(), &Sample { state: 'S', ..Sample::default() }, memory);
     starved.reports(Status::Unknown, Reason::ContainerRuntimeUnconfirmed);
+}
+
+#[test]
+fn busy_disks_excuse_a_runtime_that_lists_no_pods_for_five_minutes() {
+    let unlisted = Probe::Unlisted { name: "containerd 2.1.3".into(), why: "does not answer ListPodSandbox".into() };
+    let pressure = |percent| Pressure { io_some_percent: Some(percent), ..Pressure::default() };
+    let mut story = Story::healthy();
+    story.runtime.kubelet_agrees = Some(("PLEG is not healthy".into(), secs(1000)));
+    story.fail(&unlisted, &Sample::default(), pressure(80.0));
+    let message = story.reports(Status::Unknown, Reason::ContainerRuntimeUnconfirmed);
+    assert!(message.ends_with("but the host's disks are busy (/proc/pressure/io)"), "{message}");
+    story.now += secs(300);
+    story.fail(&unlisted, &Sample::default(), pressure(80.0));
+    story.reports(Status::False, Reason::ContainerRuntimeNotReady);
+
+    let mut idle = Story::healthy();
+    idle.runtime.kubelet_agrees = Some(("PLEG is not healthy".into(), secs(1000)));
+    idle.fail(&unlisted, &Sample::default(), pressure(20.0));
+    idle.reports(Status::False, Reason::ContainerRuntimeNotReady);
 }
 
 #[test]
@@ -431,10 +454,10 @@ fn a_runtime_that_starts_is_given_its_time() {
     story.watch(812, story.now);
     story.fails(&Probe::NotReady("answers with Unknown: server is not initialized yet".into()));
     story.keeps_what_is_shown();
-    assert_eq!(story.runtime.probe_interval(story.now), secs(1));
+    assert!(story.is_probed_soon());
     story.now += GRACE;
     story.reports(Status::Unknown, Reason::ContainerRuntimeUnconfirmed);
-    assert_eq!(story.runtime.probe_interval(story.now), secs(30));
+    assert!(!story.is_probed_soon());
 }
 
 #[test]
