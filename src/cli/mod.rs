@@ -93,11 +93,11 @@ enum Command {
         /// The kubelet's process, if it runs
         pid: Option<i32>,
     },
-    /// Test whether a file system can be written to
+    /// Test whether file systems can be written to
     #[command(name = disk::SUBCOMMAND, hide = true)]
     ProbeDisk {
-        /// A directory on it
-        path: PathBuf,
+        /// Directories on them
+        paths: Vec<PathBuf>,
     },
     /// Print the processes whose memory grows fastest or is largest
     #[command(name = top::SUBCOMMAND, hide = true)]
@@ -140,7 +140,7 @@ pub fn main() -> ExitCode {
         Command::Cleanup(cleanup) => cleanup.run(),
         Command::Man { directory } => man(&directory),
         Command::KubeletFacts { pid } => print_json(&kubelet::read(pid)),
-        Command::ProbeDisk { path } => probe_disk(&path),
+        Command::ProbeDisk { paths } => probe_disk(&paths),
         Command::Top => print_json(&top::read()),
         Command::Replay(replay) => replay.run(),
     };
@@ -168,10 +168,8 @@ fn print_json(found: &impl serde::Serialize) -> anyhow::Result<u8> {
 }
 
 /// Prints a line of JSON before each step, so that the agent knows which step hangs, and then the result.
-fn probe_disk(path: &Path) -> anyhow::Result<u8> {
-    let line = |line: &disk::Line| print(&format!("{}\n", serde_json::to_string(line)?));
-    let probe = disk::probe_here(path, |step| _ = line(&disk::Line::Step(step)));
-    line(&disk::Line::Result(probe))?;
+fn probe_disk(paths: &[PathBuf]) -> anyhow::Result<u8> {
+    disk::probe_here(paths, |line| _ = serde_json::to_string(line).map(|line| print(&(line + "\n"))));
     Ok(GOOD)
 }
 

@@ -1,10 +1,11 @@
-//! A test write to the file system of a directory. It may hang in the kernel for as long as the disk does, so a child does it:
-//! `nodevigil probe-disk PATH`.
+//! Test writes to the file systems of directories. They may hang in the kernel for as long as the disks do, so a child makes them:
+//! `nodevigil probe-disk PATH…`, with a thread for each directory.
 
+use std::collections::BTreeMap;
 use std::os::linux::fs::MetadataExt as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
+use std::{fs, io, thread};
 
 use procfs::DiskStat;
 use procfs::process::Process;
@@ -12,9 +13,10 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{Advice, CWD, Mode, OFlags, StatVfs, fadvise, fstat, fstatvfs, fsync, makedev, openat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
+use rustix::thread::gettid;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
-use tokio::sync::watch;
+use tokio::sync::mpsc::UnboundedSender;
 
 use super::child;
 use super::mounts::Mount;
@@ -54,13 +56,21 @@ impl Step {
     }
 }
 
-/// A line of JSON that the child prints.
+/// A line of JSON that the child prints, about the directory of this index.
 #[derive(Debug, Serialize, Deserialize)]
+pub struct Line {
+    directory: usize,
+    event: Event,
+}
+
+/// What becomes of a probe.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Line {
-    /// It begins with a step, which may hang.
-    Step(Step),
-    Result(Probe),
+pub enum Event {
+    /// A thread of the child begins with a step, which may hang.
+    Begins(i32, Step),
+    /// An error has the reason why there is no result.
+    Ended(Result<Probe, String>),
 }
 
 /// What a probe found.
@@ -89,45 +99,39 @@ pub enum Outcome {
     Failed(Step, i32),
 }
 
-/// How far a running probe has come.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// The child; none until it has been started.
-    pub pid: Option<i32>,
-    /// What it does, none until it runs.
-    pub step: Option<Step>,
-}
-
-/// Probes the file system of a directory in a child. It waits for as long as the disk does; `progress` has its present step.
-///
-/// # Errors
-/// When the child cannot be started, or ends without a result.
-pub async fn probe(path: PathBuf, progress: watch::Sender<Progress>) -> Result<Probe, String> {
+/// Probes the file systems of directories in one child, which waits for as long as their disks do. `events` gets what becomes of each.
+pub async fn probe(paths: Vec<PathBuf>, events: UnboundedSender<(PathBuf, Event)>) {
     let mut command = child::own_command();
-    command.arg(SUBCOMMAND).arg(path);
-    let mut child = child::start(command).await.map_err(|error| format!("{SUBCOMMAND} cannot be started: {error}"))?;
-    progress.send_modify(|progress| progress.pid = child.id().and_then(|pid| i32::try_from(pid).ok()));
-    let mut result = None;
-    if let Some(stdout) = child.stdout.take() {
-        let mut lines = BufReader::new(stdout.take(MAX_OUTPUT_BYTES)).lines();
-        while let Ok(Some(line)) = lines.next_line().await {
-            match serde_json::from_str(&line) {
-                Ok(Line::Step(step)) => progress.send_modify(|progress| progress.step = Some(step)),
-                Ok(Line::Result(probe)) => result = Some(probe),
-                Err(error) => return Err(format!("{SUBCOMMAND}: {error}")),
+    command.arg(SUBCOMMAND).args(&paths);
+    let mut open: BTreeMap<_, _> = paths.into_iter().enumerate().collect();
+    let read = async {
+        let mut child = child::start(command).await?;
+        if let Some(stdout) = child.stdout.take() {
+            let mut lines = BufReader::new(stdout.take(MAX_OUTPUT_BYTES)).lines();
+            while let Some(line) = lines.next_line().await? {
+                let Line { directory, event } = serde_json::from_str(&line)?;
+                let is_over = matches!(event, Event::Ended(_));
+                if let Some(path) = open.get(&directory) {
+                    events.send((path.clone(), event)).ok();
+                }
+                open.retain(|index, _| !is_over || *index != directory);
             }
         }
+        child.wait().await
+    };
+    let read: io::Result<_> = read.await;
+    let why = read.map_or_else(|error| error.to_string(), |status| format!("ended without a result ({status})"));
+    for path in open.into_values() {
+        events.send((path, Event::Ended(Err(format!("{SUBCOMMAND}: {why}"))))).ok();
     }
-    let status = child.wait().await.map_err(|error| format!("{SUBCOMMAND}: {error}"))?;
-    result.ok_or_else(|| format!("{SUBCOMMAND} ended without a result ({status})"))
 }
 
-/// The context switches so far of a process that waits in the kernel and takes no signal (state D): the same number means the same
-/// wait. None of a process in another state.
-pub fn uninterruptible_wait(pid: i32) -> Option<u64> {
-    let process = Process::new(pid).ok()?;
-    let status = process.status().ok()?;
-    (process.stat().ok()?.state == 'D').then(|| switches(&status))
+/// The context switches so far of a thread that waits in the kernel and takes no signal (state D): the same number means the same
+/// wait. None of a thread in another state.
+pub fn uninterruptible_wait(tid: i32) -> Option<u64> {
+    let thread = Process::new(tid).ok()?;
+    let status = thread.status().ok()?;
+    (thread.stat().ok()?.state == 'D').then(|| switches(&status))
 }
 
 /// The requests of a device (Documentation/admin-guide/iostats.rst).
@@ -157,9 +161,19 @@ fn parse_device(text: &str) -> Option<u64> {
     Some(makedev(major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// What the child does: probes the directory, and calls `begins` before each step.
-pub fn probe_here(path: &Path, begins: impl FnMut(Step)) -> Probe {
-    probe_with(Path::new(OWN_DIRECTORY), path, begins)
+/// What the child does: probes all directories at once, and tells what becomes of each.
+pub fn probe_here(paths: &[PathBuf], tell: impl Fn(&Line) + Sync) {
+    let tell = &tell;
+    thread::scope(|scope| {
+        for (directory, path) in paths.iter().enumerate() {
+            let tell = move |event| tell(&Line { directory, event });
+            scope.spawn(move || {
+                let tid = gettid().as_raw_nonzero().get();
+                let probe = probe_with(Path::new(OWN_DIRECTORY), path, |step| tell(Event::Begins(tid, step)));
+                tell(Event::Ended(Ok(probe)));
+            });
+        }
+    });
 }
 
 fn probe_with(own_directory: &Path, path: &Path, mut begins: impl FnMut(Step)) -> Probe {

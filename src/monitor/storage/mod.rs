@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -20,7 +20,7 @@ use self::state::Storage;
 use super::{Inputs, Reporter};
 use crate::condition::ConditionType;
 use crate::host::clock::uptime;
-use crate::host::disk::{self, Progress};
+use crate::host::disk::{self, Event, Step};
 use crate::host::mounts::{self, Mount};
 
 /// At the start the kubelet's --root-dir is waited for this long. Without D-Bus it stays unknown.
@@ -42,19 +42,27 @@ pub async fn run(inputs: Inputs) {
     let mut storage = Storage::new(uptime());
     let mut reporter = Reporter::new(ConditionType::NodeStorageHealthy, inputs.reports);
     // Readings and probes run outside the loop: a dead disk must not stop reports.
-    let (mut readings, mut probes) = (JoinSet::new(), JoinSet::<(PathBuf, _)>::new());
-    // How far the probes have come.
-    let mut progress = BTreeMap::<PathBuf, watch::Receiver<Progress>>::new();
+    let (mut readings, mut probes) = (JoinSet::new(), JoinSet::new());
+    let (sender, mut events) = mpsc::unbounded_channel();
+    // The thread and the step of each probe that runs; none until it has begun.
+    let mut running = BTreeMap::<PathBuf, Option<(i32, Step)>>::new();
     loop {
         let due = storage.next_reading.min(reporter.due_at(uptime()));
         tokio::select! {
             Some(Ok(Reading { table, kubelet_runs, overdue })) = readings.join_next() => {
                 storage.observe(table.as_deref().map_err(String::as_str), kubelet_runs, overdue, uptime());
             }
-            Some(Ok((path, probe))) = probes.join_next() => {
-                progress.remove(&path);
-                storage.ended(&path, probe, uptime());
-            }
+            Some((path, event)) = events.recv() => match event {
+                Event::Begins(tid, step) => {
+                    running.insert(path, Some((tid, step)));
+                    continue;
+                }
+                Event::Ended(probe) => {
+                    running.remove(&path);
+                    storage.ended(&path, probe, uptime());
+                }
+            },
+            Some(_) = probes.join_next() => continue,
             Ok(()) = kubelet.changed() => {}
             Ok(()) = runtimes.changed() => {}
             // In a storm some lines are lost, and nothing else.
@@ -68,18 +76,14 @@ pub async fn run(inputs: Inputs) {
         storage.set_directories(root_dir.as_deref(), &runtimes);
         if now >= storage.next_reading && readings.is_empty() {
             let pid = inputs.watched.borrow().pid;
-            let progress = |path: &PathBuf| progress.get(path).map(|progress| *progress.borrow());
             let overdue = storage.overdue(now).into_iter();
-            let overdue = overdue.filter_map(|(path, mount)| Some((progress(&path)?, path, mount))).collect();
+            let overdue = overdue.filter_map(|(path, mount)| Some((*running.get(&path)?, path, mount))).collect();
             readings.spawn_blocking(move || read(pid, overdue));
         }
-        while let Some(path) = storage.start(now) {
-            let (sender, receiver) = watch::channel(Progress::default());
-            progress.insert(path.clone(), receiver);
-            probes.spawn(async move {
-                let probe = disk::probe(path.clone(), sender).await;
-                (path, probe)
-            });
+        let due: Vec<_> = std::iter::from_fn(|| storage.start(now)).collect();
+        if !due.is_empty() {
+            running.extend(due.iter().map(|path| (path.clone(), None)));
+            probes.spawn(disk::probe(due, sender.clone()));
         }
         // A reading takes a moment. While one hangs, nothing is reported, and the engine reports `MonitorSilent`.
         if readings.is_empty() && !reporter.report(storage.view(now), now).await {
@@ -89,13 +93,14 @@ pub async fn run(inputs: Inputs) {
 }
 
 /// Reads the kubelet's mounts, because in the agent's own sandbox all are read-only, and the state of overdue probes.
-fn read(kubelet: Option<i32>, overdue: Vec<(Progress, PathBuf, Option<Mount>)>) -> Reading {
+fn read(kubelet: Option<i32>, overdue: Vec<(Option<(i32, Step)>, PathBuf, Option<Mount>)>) -> Reading {
     let kubelets = kubelet.and_then(|pid| mounts::read(pid).ok());
     let kubelet_runs = kubelets.is_some();
-    let wait = |progress: Progress, mount: Option<Mount>| {
-        let (step, switches) = (progress.step?, disk::uninterruptible_wait(progress.pid?)?);
+    let wait = |running: Option<(i32, Step)>, mount: Option<Mount>| {
+        let (tid, step) = running?;
+        let switches = disk::uninterruptible_wait(tid)?;
         Some(Wait { step, switches, requests: mount.as_ref().and_then(disk::requests) })
     };
-    let overdue = overdue.into_iter().map(|(progress, path, mount)| (path, wait(progress, mount))).collect();
+    let overdue = overdue.into_iter().map(|(running, path, mount)| (path, wait(running, mount))).collect();
     Reading { table: kubelets.map_or_else(|| mounts::read(1), Ok), kubelet_runs, overdue }
 }

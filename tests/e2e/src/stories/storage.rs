@@ -160,7 +160,7 @@ pub fn a_disk_that_completes_nothing_is_a_problem_and_a_frozen_file_system_is_no
     let from = Instant::now();
     let frozen = Frozen::freeze(&node, IMAGES)?;
     wait_for(&node, from, "StorageHung", &["its disk completes no request"])?;
-    let probes = node.sh("pgrep -c -f 'probe-disk /srv/kubelet$'")?;
+    let probes = node.sh("pgrep -c -f 'probe-disk( .*)? /srv/kubelet( |$)'")?;
     ensure!(probes.trim() == "1", "{probes} probes at a time");
     let (code, diagnosis) = node.run("timeout 10 nodevigil diagnose -o json")?;
     ensure!(code != 124 && diagnosis.contains(&format!("the first test write to {ROOT}")), "{code}: {diagnosis}");
