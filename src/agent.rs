@@ -28,7 +28,7 @@ use suppression::Suppressions;
 const STATUS_EVERY: Duration = Duration::from_secs(30);
 /// A monitor that has not reported for this long hangs.
 const HUNG_AFTER: Duration = Duration::from_mins(2);
-/// Ticks are four seconds apart. If one lasts this long, the host was suspended.
+/// Ticks are five seconds apart. If one lasts this long, the host was suspended.
 const SUSPENDED_FROM: Duration = Duration::from_secs(10);
 
 /// The `MESSAGE_ID` of each transition in the journal (`systemd.journal-fields(7)`).
@@ -47,7 +47,7 @@ impl Monitors {
         Self { reported: expected.map(|kind| (*kind, now)).collect(), checked_at: now }
     }
 
-    /// Whether the host was suspended since the last call, which was at most four seconds ago. Then the age of the last reports means
+    /// Whether the host was suspended since the last call, which was at most five seconds ago. Then the age of the last reports means
     /// nothing.
     fn was_suspended(&mut self, now: Uptime) -> bool {
         let was_suspended = now.saturating_sub(self.checked_at) > SUSPENDED_FROM;
@@ -153,7 +153,7 @@ impl Agent {
         });
     }
 
-    /// Does what is due every four seconds.
+    /// Does what is due every five seconds.
     ///
     /// # Errors
     /// When a monitor hangs, which only a restart of the agent ends.

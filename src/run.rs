@@ -41,8 +41,8 @@ const WAITING: usize = 64;
 const BLOCKING_THREADS: usize = 8;
 /// A thread for them stays idle for this time: what is read every half minute would else start one each time.
 const BLOCKING_THREADS_STAY: Duration = Duration::from_mins(1);
-/// How often the pause file is read, the monitors are checked and systemd is notified, which expects it every 10 seconds.
-const TICK: Duration = Duration::from_secs(4);
+/// How often the pause file is read, the monitors are checked and systemd is notified, which expects it every 15 seconds.
+const TICK: Duration = Duration::from_secs(5);
 /// A monitor that ended is started again after this time.
 const START_AGAIN_AFTER: Duration = Duration::from_secs(10);
 /// When one ends this often in `ENDS_COUNT_FOR`, the agent ends.
@@ -191,7 +191,13 @@ async fn serve_until_stopped(settings: Settings, troubles: Troubles) -> anyhow::
     loop {
         tokio::select! {
             biased;
-            Some((kind, view)) = reports.recv() => agent.report(kind, view),
+            Some((kind, view)) = reports.recv() => {
+                agent.report(kind, view);
+                // The monitors report at the same times.
+                while let Ok((kind, view)) = reports.try_recv() {
+                    agent.report(kind, view);
+                }
+            }
             Ok(()) = api.changed() => agent.api_changed(&api.borrow_and_update().clone()),
             Some(ended) = running.join_next() => anyhow::bail!("{} ended", ended.unwrap_or("a task")),
             () = stopped(&mut stops) => {

@@ -8,20 +8,20 @@ use std::time::Duration;
 
 use kubelet_config::rules;
 use serde::Deserialize;
-use tokio::time::{Instant, interval_at};
+use tokio::time::sleep;
 
-use super::Inputs;
+use super::{Inputs, Reporter};
 use crate::condition::{ConditionType, Finding, Reason, Uptime, View};
 use crate::files::FileState;
-use crate::host::clock::uptime;
+use crate::host::clock::{next_multiple, uptime};
 use crate::host::kubelet::Watched;
 use crate::host::{blocking, child};
 use crate::settings::{CheckSettings, EXIT_CONFIG};
 
 /// The first check waits until the kubelet's unit and process are known.
 const FIRST_AFTER: Duration = Duration::from_secs(2);
-/// How often the view is reported, and the files and the time of the next check are examined.
-const TICK: Duration = Duration::from_secs(10);
+/// How often the files and the time of the next check are examined.
+const TICK: Duration = Duration::from_secs(20);
 /// Time between two checks. Each runs the kubelet's binary for its version, which takes 0.1 s of CPU time.
 const CHECK_EVERY: Duration = Duration::from_mins(10);
 /// The same while nothing is wrong and no file changes.
@@ -74,9 +74,9 @@ struct Summary {
 /// Checks and reports until the channel of reports is closed.
 pub async fn run(inputs: Inputs) {
     let mut config = Config::default();
-    let mut ticks = interval_at(Instant::now() + FIRST_AFTER, TICK);
+    let mut reporter = Reporter::new(ConditionType::KubeletConfigValid, inputs.reports);
+    sleep(FIRST_AFTER).await;
     loop {
-        ticks.tick().await;
         if let Some(seen) = read_states(config.files.clone()).await {
             config.files_read(seen);
         }
@@ -85,11 +85,10 @@ pub async fn run(inputs: Inputs) {
             let answer = check(&config.arguments(&watched, &inputs.settings.check)).await;
             config.checked(answer, watched.pid, uptime());
         }
-        if let Some(view) = config.view.clone()
-            && inputs.reports.send((ConditionType::KubeletConfigValid, view)).await.is_err()
-        {
+        if !reporter.report(config.view.clone(), uptime()).await {
             return;
         }
+        sleep(next_multiple(uptime(), TICK).saturating_sub(uptime())).await;
     }
 }
 

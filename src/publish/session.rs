@@ -7,7 +7,6 @@ use anyhow::{Context, Result, anyhow, bail};
 use jiff::{SignedDuration, Timestamp};
 use kube::{Client, Config};
 use tokio::sync::watch;
-use tokio::time::sleep;
 
 use super::clock::sleep_until;
 use super::connection::{self, ApiConnection};
@@ -18,7 +17,7 @@ use crate::condition::Uptime;
 use crate::files::FileState;
 use crate::host::api::{ApiFacts, RequestCounts};
 use crate::host::blocking;
-use crate::host::clock::{Now, uptime};
+use crate::host::clock::{Now, next_multiple, uptime};
 use crate::host::kubelet::KubeletFacts;
 use crate::host::pod;
 use crate::host::subject::Subject;
@@ -27,6 +26,8 @@ use crate::settings::KubernetesSettings;
 
 /// How often the credential's files are checked: a node that joins gets them at any moment.
 pub const CHECK_EVERY: Duration = Duration::from_secs(10);
+/// The same while they can be used.
+const CHECK_USED_EVERY: Duration = Duration::from_secs(30);
 /// The time for reading the credential's files: a disk may hang.
 const READ_DEADLINE: Duration = Duration::from_secs(10);
 const RENEW_BEFORE: Duration = Duration::from_mins(1);
@@ -146,7 +147,7 @@ pub async fn outdated(
 ) {
     loop {
         tokio::select! {
-            () = sleep(CHECK_EVERY) => {}
+            () = sleep_until(next_multiple(uptime(), CHECK_USED_EVERY)) => {}
             () = changed(&mut kubelet) => {}
         }
         let known = kubelet.borrow_and_update().clone();

@@ -9,20 +9,21 @@ use hyper::{Request, StatusCode};
 use kube::client::Body;
 use kube::{Client, Config};
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
+use super::clock::sleep_until;
 use super::connection::{ApiConnection, describe};
 use super::kubelet_port;
 use super::node::changed;
 use super::session::read_files;
 use crate::condition::Uptime;
 use crate::host::api::SyncLoop;
-use crate::host::clock::uptime;
+use crate::host::clock::{next_multiple, uptime};
 use crate::host::kubelet::{Port, Watched};
 use crate::host::process::ProcessId;
 
 const PATH: &str = "/healthz/syncloop";
-const EVERY: Duration = Duration::from_secs(20);
+const EVERY: Duration = Duration::from_secs(30);
 /// The interval while the kubelet does not tell us: its log may have a line for each refusal.
 const EVERY_REFUSED: Duration = Duration::from_mins(10);
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -68,6 +69,7 @@ pub async fn ask(config: &Config, watched: &mut watch::Receiver<Watched>, api: &
             Err(why) => (None, Answer::Silent(why)),
         };
         let pause = if let Answer::Refused(_) = &answer { EVERY_REFUSED } else { EVERY };
+        let next = next_multiple(uptime(), pause);
         silent = if let Answer::Silent(_) = &answer { silent + 1 } else { 0 };
         connected = client.filter(|_| silent == 0).map(|client| ((id, port), client));
         let seen = match answer {
@@ -80,7 +82,7 @@ pub async fn ask(config: &Config, watched: &mut watch::Receiver<Watched>, api: &
         };
         set(api, seen.map(|seen| (id, seen)));
         tokio::select! {
-            () = sleep(pause) => {}
+            () = sleep_until(next) => {}
             _ = watched.wait_for(|watched| watched.port != asked) => {}
         }
     }

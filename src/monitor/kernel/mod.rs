@@ -24,7 +24,7 @@ use self::patterns::Class;
 use self::state::{Kernel, Readings};
 use super::{Inputs, Reporter};
 use crate::condition::{ConditionType, Uptime};
-use crate::host::clock::{Now, uptime};
+use crate::host::clock::{Now, next_multiple, uptime};
 use crate::host::process::{self, ProcessId, sample};
 use crate::host::trouble::Trouble;
 use crate::host::{kernel, systemd};
@@ -55,7 +55,7 @@ pub async fn run(inputs: Inputs) {
             }
         }
         if now >= next_reading && reading.is_empty() {
-            next_reading = now + READ_EVERY;
+            next_reading = next_multiple(now, READ_EVERY);
             let hung = inputs.hung.borrow().clone();
             let is_bus_lost = inputs.troubles.present().contains_key(&Trouble::BusLost);
             reading.spawn(async move {

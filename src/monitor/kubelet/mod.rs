@@ -29,7 +29,7 @@ use crate::host::process::{self, ProcessId, Sample, holder};
 use crate::host::{blocking, journal};
 
 /// Time between the starts of two probes of a kubelet that answers.
-const PROBE_EVERY: Duration = Duration::from_secs(2);
+const PROBE_EVERY: Duration = Duration::from_secs(5);
 /// The same for one that does not, and for one that has not for long: then the problem is known, and nothing is to be found out fast.
 const PROBE_EVERY_SILENT: Duration = healthz::TIMEOUT;
 const PROBE_EVERY_SILENT_LONG: Duration = Duration::from_secs(5);

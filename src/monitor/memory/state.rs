@@ -35,9 +35,8 @@ const THRASHES_AFTER: Duration = Duration::from_secs(5);
 const LOST_PERCENT: u128 = 40;
 /// That is reported when it was so for this long.
 const REPORTED_AFTER: Duration = Duration::from_mins(1);
-/// Time between two readings; the second while less than twice of what is little is available.
-const READ_EVERY: Duration = Duration::from_secs(2);
-const READ_EVERY_WHEN_TIGHT: Duration = Duration::from_secs(1);
+/// Time between two readings while at least three times of what is little is available; while at least twice of it; and while less.
+const READ_EVERY: [Duration; 3] = [Duration::from_secs(5), Duration::from_secs(2), Duration::from_secs(1)];
 
 #[derive(Debug, Default)]
 pub struct Memory {
@@ -105,7 +104,12 @@ impl Memory {
     }
 
     pub fn interval(&self) -> Duration {
-        if self.is_tight() { READ_EVERY_WHEN_TIGHT } else { READ_EVERY }
+        let [plenty, enough, tight] = READ_EVERY;
+        match self.readings.back() {
+            _ if self.is_tight() => tight,
+            Some(last) if headroom(last) >= 3 * little(last) => plenty,
+            _ => enough,
+        }
     }
 
     /// Whether the next reading needs the counters of reclaim.

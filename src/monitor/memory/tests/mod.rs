@@ -195,8 +195,8 @@ fn the_largest_processes_are_named() {
 
 #[test]
 fn readings_are_taken_more_often_while_memory_is_tight_and_only_a_minute_is_kept() {
-    let intervals = [9000, 7000].map(|mib| observed([reading(0, mib)]).interval());
-    assert_eq!(intervals, [at(2), at(1)]);
+    let intervals = [13_000, 9000, 7000].map(|mib| observed([reading(0, mib)]).interval());
+    assert_eq!(intervals, [at(5), at(2), at(1)]);
     let size = format!("{:?}", observed((0..1000).map(|secs| reading(secs, 300)))).matches("Reading {").count();
     assert_eq!(size, 61);
 }
