@@ -1,0 +1,29 @@
+#!/bin/sh
+# Puts nodevigil into an image: for Packer's shell provisioner, a chroot, or anything else that runs as root in the image.
+#   NODEVIGIL_DEB=/tmp/nodevigil_VERSION_amd64.deb nodevigil.sh
+# NODEVIGIL_UNIT: the unit that starts the kubelet (kubelet.service). NODEVIGIL_KUBEADM=no: kubeadm does not write its flags.
+# Starts nothing. Exit code 1: `nodevigil check` has found an error in the image.
+set -eu
+
+unit=${NODEVIGIL_UNIT:-kubelet.service}
+units=/etc/systemd/system
+
+DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends "$NODEVIGIL_DEB"
+systemctl enable nodevigil.service
+
+# The check runs before each start of the kubelet, when kubeadm has written its part. Wants=, not Requires=: a kubelet with a mistake
+# starts all the same.
+mkdir -p "$units/$unit.d" "$units/nodevigil-preflight.service.d"
+printf '[Unit]\nWants=nodevigil-preflight.service\n' >"$units/$unit.d/05-nodevigil.conf"
+if [ "${NODEVIGIL_KUBEADM:-yes}" = yes ]; then
+  printf '[Unit]\nConditionPathExists=/var/lib/kubelet/kubeadm-flags.env\n' >"$units/nodevigil-preflight.service.d/10-kubeadm.conf"
+fi
+
+# What belongs to a single node. Each node makes its own machine id at its first boot; without one, the presets of some distributions
+# would disable the units again, so an earlier preset enables the agent.
+rm -rf /etc/nodevigil/kubeconfig /var/lib/nodevigil/*
+mkdir -p /etc/systemd/system-preset
+echo 'enable nodevigil.service' >/etc/systemd/system-preset/10-nodevigil.preset
+
+# Rules about the running machine (RT: container runtime and cgroups, KN: kernel, swap and clock) are left to the nodes.
+nodevigil check --phase=before --severity=warning --ignore=RT,KN
