@@ -1,0 +1,307 @@
+//! What the documents claim of the program is what its own tables say: names, settings with their defaults, exit codes, rules, stories,
+//! make targets, paths, versions, unit settings, runbooks.
+//!
+//! The tables are docs/reference/stable-names.txt and packaging/config.d/00-defaults.toml, which tests of the program hold to its code,
+//! and the sources themselves.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Names of others that begin like conditions and reasons of ours.
+const FOREIGN: &[&str] = &[
+    "KubeletConfiguration",
+    "KubeletFailed",
+    "KubeletReady",
+    "NodeProblem",
+    "NodeProblemDetector",
+    "NodeReadinessRule",
+    "NodeRepair",
+    "NodeRepairBlocked",
+    "NodeRestriction",
+    "MemoryPressure",
+    "StorageError",
+];
+/// What names of ours begin with.
+const OURS: &[&str] = &[
+    "Kubelet",
+    "ContainerRuntime",
+    "Bootstrap",
+    "Filesystem",
+    "Kernel",
+    "Memory",
+    "Node",
+    "Nvidia",
+    "Nodevigil",
+    "Storage",
+    "Systemd",
+];
+
+/// A document, and its spans of code that are in no block.
+struct Document {
+    name: String,
+    text: String,
+    spans: Vec<String>,
+}
+
+#[test]
+fn named_settings_exist_and_have_the_default_that_is_claimed() {
+    let (names, defaults) = (stable_names(), read("packaging/config.d/00-defaults.toml"));
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for document in documents() {
+        for (position, _) in document.text.match_indices("`[") {
+            let (span, after) = document.text[position + 1..].split_once('`').unwrap();
+            let Some((section, key)) = span.strip_prefix('[').and_then(|span| span.split_once("] ")) else { continue };
+            if section.starts_with("X.Y") {
+                continue; // a section of the changelog
+            }
+            let key = key.split([' ', '=']).next().unwrap();
+            let name = format!("setting {section}.{key}");
+            let is_known = names.contains(&name) || section.starts_with("reasons.");
+            let claimed: String =
+                after.strip_prefix(" (").unwrap_or_default().chars().take_while(char::is_ascii_digit).collect();
+            let value = || defaults.lines().find_map(|line| line.strip_prefix(&format!("#{key} = ")));
+            if !is_known || (!claimed.is_empty() && value() != Some(&claimed)) {
+                wrong.push(format!("{}: [{section}] {key} {claimed}", document.name));
+            }
+            count += 1;
+        }
+    }
+    assert!(wrong.is_empty() && count > 15, "{count} settings: {wrong:#?}");
+}
+
+#[test]
+fn claimed_exit_codes_are_those_of_the_command() {
+    let names = stable_names();
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    for document in documents() {
+        for (position, _) in document.text.match_indices("` exits with ") {
+            let command = document.text[..position].rsplit('`').next().unwrap();
+            let Some(arguments) = command.strip_prefix("nodevigil ") else { continue };
+            let words: Vec<_> =
+                arguments.split(' ').take_while(|word| word.chars().all(|c| c.is_ascii_lowercase())).collect();
+            let sentence = document.text[position..].split(". ").next().unwrap();
+            for code in sentence.split(" with ").skip(1).filter_map(|rest| rest.split([' ', ',', ':', '.', ';']).next())
+            {
+                if code.parse::<u8>().is_ok()
+                    && !names.contains(&format!("exit-code nodevigil {} {code}", words.join(" ")))
+                {
+                    wrong.push(format!("{}: {command} exits with {code}", document.name));
+                }
+                count += 1;
+            }
+        }
+    }
+    assert!(wrong.is_empty() && count > 3, "{count} exit codes: {wrong:#?}");
+}
+
+#[test]
+fn named_conditions_reasons_troubles_and_metrics_exist() {
+    let names = stable_names();
+    let known: BTreeSet<&str> = names.iter().filter_map(|line| line.split(' ').nth(1)).collect();
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    for document in documents() {
+        for span in &document.spans {
+            let name = span.split(['=', '{', ' ']).next().unwrap();
+            let is_name =
+                OURS.iter().any(|start| name.starts_with(start)) && name.chars().all(|c| c.is_ascii_alphanumeric());
+            let is_ours = (is_name && !FOREIGN.contains(&name)) || name.starts_with("nodevigil_");
+            let is_unit_setting = span.ends_with('=');
+            count += usize::from(is_ours);
+            if is_ours && !is_unit_setting && !known.contains(name) && !is_alert(name) {
+                wrong.push(format!("{}: {span}", document.name));
+            }
+        }
+    }
+    assert!(wrong.is_empty() && count > 200, "{count} names: {wrong:#?}");
+}
+
+fn is_alert(name: &str) -> bool {
+    read("packaging/monitoring/alerts.yaml").contains(&format!("- alert: {name}\n"))
+}
+
+#[test]
+fn named_rules_exist() {
+    let names = stable_names();
+    let known: BTreeSet<&str> = names.iter().filter_map(|name| name.strip_prefix("rule ")?.split(' ').next()).collect();
+    for document in documents() {
+        for word in document.text.split(|c: char| !c.is_ascii_alphanumeric()) {
+            let (letters, digits) = word.split_at_checked(2).unwrap_or_default();
+            let is_rule =
+                ["AU", "CF", "CL", "CP", "FL", "KN", "NW", "RS", "RT", "SD"].contains(&letters) && digits.len() == 3;
+            assert!(!is_rule || known.contains(word), "{} names the rule {word}, which does not exist", document.name);
+        }
+    }
+}
+
+#[test]
+fn named_stories_exist() {
+    let sources: String = files(&repository().join("tests/e2e/src/stories"), "rs")
+        .iter()
+        .map(|file| fs::read_to_string(file).unwrap())
+        .collect();
+    let mut count = 0;
+    for document in documents() {
+        for span in document
+            .spans
+            .iter()
+            .filter(|span| span.contains("::") && !span.contains(|c: char| c.is_ascii_uppercase() || c == '('))
+        {
+            let name = span.trim_end_matches('…');
+            let module = format!("\"{}::", name.split("::").next().unwrap());
+            let text = if name.ends_with("::") { format!("\"{name}") } else { format!("\"{name}\"") };
+            assert!(!sources.contains(&module) || sources.contains(&text), "{} names the story {span}", document.name);
+            count += 1;
+        }
+    }
+    assert!(count > 50, "{count} stories");
+}
+
+#[test]
+fn named_make_targets_exist() {
+    let makefile = read("Makefile");
+    let mut count = 0;
+    for document in documents() {
+        let commands = document.text.split(['`', '\n', '(']).filter_map(|part| part.trim().strip_prefix("make "));
+        for target in commands.filter_map(|rest| rest.split_whitespace().next()) {
+            let target = target.trim_end_matches([')', ',', '.']);
+            if target.chars().all(|c| c.is_ascii_lowercase() || c == '-')
+                && document.spans.iter().any(|span| span.starts_with(&format!("make {target}")))
+            {
+                assert!(makefile.contains(&format!("\n{target}:")), "{} names make {target}", document.name);
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 30, "{count} targets");
+}
+
+#[test]
+fn named_paths_of_nodevigil_are_those_that_it_uses() {
+    let code: String = ["src", "systemd", "packaging"]
+        .iter()
+        .flat_map(|directory| all_files(&repository().join(directory)))
+        .filter(|file| file.extension().is_none_or(|end| end != "md"))
+        .filter_map(|file| fs::read_to_string(file).ok())
+        .collect();
+    let mut count = 0;
+    for document in documents() {
+        for start in
+            ["/etc/nodevigil", "/run/nodevigil", "/var/lib/nodevigil", "/usr/lib/nodevigil", "/usr/share/nodevigil"]
+        {
+            for (position, _) in document.text.match_indices(start) {
+                let rest = document.text[position..]
+                    .split(|c: char| !(c.is_ascii_alphanumeric() || "/-_.".contains(c)))
+                    .next()
+                    .unwrap();
+                let path = rest.trim_end_matches(['.', '/']);
+                // The user chooses the names in there.
+                let path = path.split_once("/config.d/").map_or(path, |(directory, _)| directory);
+                let path = path.split_once("/records/").map_or(path, |(directory, _)| directory);
+                let in_two =
+                    path.rsplit_once('/').filter(|(directory, file)| code.contains(directory) && code.contains(file));
+                assert!(code.contains(path) || in_two.is_some(), "{} names {path}", document.name);
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 30, "{count} paths");
+}
+
+#[test]
+fn versions_and_addresses_are_those_of_the_program() {
+    let cargo = read("Cargo.toml");
+    let version =
+        cargo.lines().find_map(|line| line.strip_prefix("version = \"")).unwrap().trim_end_matches('"').to_owned();
+    let rust =
+        cargo.lines().find_map(|line| line.strip_prefix("rust-version = \"")).unwrap().trim_end_matches('"').to_owned();
+    let modules = ["tests/cluster", "packaging/nfpm", "packaging/image", "packaging/helm"]
+        .map(|directory| read(&format!("{directory}/go.mod")));
+    let defaults = read("packaging/config.d/00-defaults.toml");
+    for document in documents() {
+        for (words, value) in [("Rust ", &rust), ("nodevigil_", &version), ("nodevigil-", &version)] {
+            for after in
+                document.text.split(words).skip(1).filter(|after| after.starts_with(|c: char| c.is_ascii_digit()))
+            {
+                assert!(
+                    after.starts_with(value.as_str()),
+                    "{}: {words}{}",
+                    document.name,
+                    after.lines().next().unwrap()
+                );
+            }
+        }
+        for go in document.text.split("Go ").skip(1).filter(|after| after.starts_with(|c: char| c.is_ascii_digit())) {
+            let go: String = go.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect();
+            let go = go.trim_end_matches('.');
+            assert!(modules.iter().all(|module| module.contains(&format!("\ngo {go}"))), "{}: Go {go}", document.name);
+        }
+        for port in document.text.split("127.0.0.1:").skip(1) {
+            let address = format!("127.0.0.1:{}", port.chars().take_while(char::is_ascii_digit).collect::<String>());
+            assert!(defaults.contains(&address), "{}: {address}", document.name);
+        }
+    }
+}
+
+#[test]
+fn the_sandbox_that_the_documents_describe_is_that_of_the_unit() {
+    let unit = read("systemd/nodevigil.service");
+    let security = documents().into_iter().find(|document| document.name == "docs/security.md").unwrap();
+    let settings = security.spans.iter().filter(|span| {
+        span.split_once('=')
+            .is_some_and(|(key, _)| key.chars().all(|c| c.is_ascii_alphabetic()) && key.starts_with(char::is_uppercase))
+    });
+    let mut count = 0;
+    for setting in settings {
+        assert!(unit.contains(&format!("\n{setting}")), "docs/security.md: {setting}");
+        count += 1;
+    }
+    assert!(count > 5, "{count} settings of the unit");
+}
+
+fn stable_names() -> BTreeSet<String> {
+    read("docs/reference/stable-names.txt").lines().map(str::to_owned).collect()
+}
+
+/// README.md and its like, docs, and the documents of the packages.
+fn documents() -> Vec<Document> {
+    let mut paths = all_files(&repository().join("docs"));
+    paths.extend(["cloud-init", "packaging"].iter().flat_map(|directory| all_files(&repository().join(directory))));
+    paths.extend(fs::read_dir(repository()).unwrap().map(|entry| entry.unwrap().path()));
+    paths.retain(|path| path.extension().is_some_and(|end| end == "md"));
+    let document = |path: PathBuf| {
+        let text = fs::read_to_string(&path).unwrap();
+        let prose: Vec<&str> = text.split("```").step_by(2).collect();
+        let spans = prose.iter().flat_map(|part| part.split('`').skip(1).step_by(2)).map(str::to_owned).collect();
+        Document { name: path.strip_prefix(repository()).unwrap().display().to_string(), text, spans }
+    };
+    paths.into_iter().map(document).collect()
+}
+
+fn files(directory: &Path, extension: &str) -> Vec<PathBuf> {
+    all_files(directory).into_iter().filter(|path| path.extension().is_some_and(|end| end == extension)).collect()
+}
+
+fn all_files(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_dir() {
+            found.extend(all_files(&entry.path()));
+        } else {
+            found.push(entry.path());
+        }
+    }
+    found
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(repository().join(path)).unwrap()
+}
+
+fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().and_then(Path::parent).unwrap()
+}
