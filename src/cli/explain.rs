@@ -1,21 +1,23 @@
-//! `nodevigil explain`: the reasons of conditions and the rules of `nodevigil check`.
+//! `nodevigil explain`: the reasons of conditions, the troubles of nodevigil itself and the rules of `nodevigil check`.
 
 use kubelet_config::rules::{self, Rule};
 use serde_json::json;
 
-use super::{GOOD, Output, USAGE, complain, print};
+use super::advice::Advice;
+use super::{GOOD, Output, USAGE, advice, complain, print};
 use crate::condition::suppression::MAINTENANCE_SIGNALS;
 use crate::condition::{Reason, ReasonSpec};
+use crate::host::trouble::Trouble;
 use crate::report::table;
 use crate::settings::{RuleName, rule};
 
-/// Explain a condition's reason or a rule of `nodevigil check`; without a name, list them
+/// Explain a reason, a trouble of nodevigil itself or a rule of `nodevigil check`, and what to do; without a name, list them
 ///
-/// Exit code: 0 the name exists, 64 there is no such reason, condition or rule.
+/// Exit code: 0 the name exists, 64 there is no such reason, condition, trouble or rule.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: nodevigil explain KubeletCrashed")]
 pub struct Explain {
-    /// A reason, a condition (for all its reasons), or a rule: its id or name, or the start of the ids of several, such as SD
+    /// A reason, a condition (for all its reasons), a trouble, or a rule: its id or name, or the start of the ids of several, such as SD
     name: Option<String>,
     /// Print text, or JSON
     #[arg(short, long, default_value = "text")]
@@ -36,6 +38,14 @@ impl Explain {
     fn explain(&self) -> Result<String, String> {
         let name = self.name.as_deref();
         let reasons = find(name);
+        if let Some((trouble, name)) = name.filter(|_| reasons.is_empty()).and_then(find_trouble) {
+            return Ok(match self.output {
+                Output::Json => {
+                    format!("{:#}\n", json!({"trouble": name, "meaning": trouble.meaning(), "do": steps(name)}))
+                }
+                Output::Text => format!("{name}: {}\n{}", trouble.meaning(), to_do(name)),
+            });
+        }
         let rules: Vec<&Rule> = match name {
             None => rules::rules().collect(),
             Some(_) if !reasons.is_empty() => Vec::new(),
@@ -60,10 +70,11 @@ impl Explain {
 fn unknown(name: &str) -> String {
     let reasons = Reason::ALL.iter().map(|reason| reason.spec());
     let known = reasons.flat_map(|spec| [spec.name, condition(spec)]);
+    let known = known.chain(Trouble::ALL.map(|(_, name)| name));
     let known = known.chain(rules::rules().flat_map(|rule| [rule.id, rule.name]));
     let hint = rule::nearest(name, known)
         .map_or_else(|| "list them with: nodevigil explain".to_owned(), |known| format!("did you mean {known}?"));
-    format!("no reason, condition or rule is named {name:?}; {hint}")
+    format!("no reason, condition, trouble or rule is named {name:?}; {hint}")
 }
 
 fn json_of_rule(rule: &Rule) -> serde_json::Value {
@@ -88,6 +99,23 @@ fn find(name: Option<&str>) -> Vec<&'static ReasonSpec> {
     Reason::ALL.iter().map(|reason| reason.spec()).filter(is_meant).collect()
 }
 
+fn find_trouble(name: &str) -> Option<(Trouble, &'static str)> {
+    Trouble::ALL.into_iter().find(|(_, known)| known.eq_ignore_ascii_case(name))
+}
+
+/// What docs/operate.md says to do.
+fn steps(name: &str) -> Option<String> {
+    advice::of(name).map(|advice| advice.text)
+}
+
+/// The same for a terminal, with the commands to run first; empty for a reason of health.
+fn to_do(name: &str) -> String {
+    let Some(Advice { text, commands, url }) = advice::of(name) else { return String::new() };
+    let commands: String = commands.lines().map(|line| format!("  {line}\n")).collect();
+    let commands = if commands.is_empty() { commands } else { format!("\n{commands}") };
+    format!("\nWhat to do: {text}\n{commands}\n{url}\n")
+}
+
 fn condition(spec: &ReasonSpec) -> &'static str {
     spec.condition.map_or("any", |kind| kind.name())
 }
@@ -103,7 +131,8 @@ fn text(spec: &ReasonSpec) -> String {
     let signals = if name == Reason::NodeInMaintenance.spec().name { signals() } else { String::new() };
     format!(
         "{name}: {meaning}\n\nCondition:           {condition}\nStatus:              {status}\n\
-         Remedy:              {remedy}\nSurvives a reboot:   {survives}\n{signals}"
+         Remedy:              {remedy}\nSurvives a reboot:   {survives}\n{signals}{}",
+        to_do(name)
     )
 }
 
@@ -134,6 +163,7 @@ fn json(spec: &ReasonSpec) -> serde_json::Value {
         "sampled": spec.sampled,
         "survives_boot": spec.survives_boot,
         "meaning": spec.meaning,
+        "do": steps(spec.name),
     })
 }
 
@@ -167,6 +197,15 @@ mod tests {
     }
 
     #[test]
+    fn a_trouble_is_found_by_its_name() {
+        let explain = |name: &str| Explain { name: Some(name.to_owned()), output: Output::Text }.explain();
+        let text = explain("apirefused").unwrap();
+        assert!(text.starts_with("ApiRefused: The API server refuses") && text.contains("Apply `rbac.yaml`"), "{text}");
+        // A reason of the same name comes first.
+        assert!(explain("KernelLogUnreadable").unwrap().contains("NodeKernelHealthy"));
+    }
+
+    #[test]
     fn a_reason_is_explained_in_full() {
         let expected = "\
 KubeletHung: The kubelet runs and does not work: three probes of /healthz in a row failed, and its process state, its listening socket or its Lease confirms it; or it says itself that its sync loop does not run.
@@ -175,8 +214,12 @@ Condition:           KubeletHealthy
 Status:              False
 Remedy:              restart
 Survives a reboot:   no
-";
-        assert_eq!(text(Reason::KubeletHung.spec()), expected);
+
+What to do: The message says what confirms the hang. ";
+        let shown = text(Reason::KubeletHung.spec());
+        assert!(shown.starts_with(expected), "{shown}");
+        assert!(shown.contains("\n  nodevigil status KubeletHealthy\n"), "{shown}");
+        assert!(text(Reason::KubeletIsHealthy.spec()).ends_with("Survives a reboot:   no\n"));
         assert!(text(Reason::NodeInMaintenance.spec()).contains("\ntaint karpenter.sh/rebooting"));
         let list = list(&find(Some("KubeletHealthy")));
         assert!(

@@ -2,6 +2,7 @@
 //!
 //! Uses every other module but `agent`, and none uses it.
 
+mod advice;
 mod bootstrap;
 mod check;
 mod cleanup;

@@ -47,6 +47,24 @@ impl Trouble {
     pub const fn name(self) -> &'static str {
         Self::ALL[self as usize].1
     }
+
+    /// What it means, for `nodevigil explain`.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::ConfigRefused => "The settings are invalid. The last accepted ones are in effect.",
+            Self::BusLost => "There is no D-Bus connection to systemd.",
+            Self::KernelLogUnreadable => "/dev/kmsg cannot be read.",
+            Self::IdentityUnusable => "No identity for the API server can be used.",
+            Self::CredentialExpiring => "The credential for the API server expires soon, and nothing renews it.",
+            Self::ApiRefused => {
+                "The API server refuses a request of nodevigil's: a permission is missing, an admission policy denies it, or the API server cannot write."
+            }
+            Self::NodeMissing => "There is no Node of the name that nodevigil publishes to.",
+            Self::ForeignOwner => "Another field manager owns or overwrites a condition of nodevigil's.",
+            Self::PauseRefused => "The Node's annotation nodevigil.io/pause cannot be used.",
+            Self::MetricsNotServed => "The address of [metrics] listen cannot be bound.",
+        }
+    }
 }
 
 /// The present troubles, shared by all tasks.

@@ -1,4 +1,4 @@
-//! The commands and reasons in the documents exist, and docs/operate.md has advice for every reason and trouble.
+//! The commands, settings and reasons in the documents exist.
 
 use std::fs;
 
@@ -8,6 +8,7 @@ use super::repository;
 use crate::cli;
 use crate::condition::Reason;
 use crate::host::trouble::Trouble;
+use crate::settings::Settings;
 
 #[test]
 fn the_commands_in_the_documents_exist() {
@@ -29,26 +30,40 @@ fn the_commands_in_the_documents_exist() {
     assert!(count > 30, "{count} commands");
 }
 
+/// A test of `cli::advice` has the reverse.
 #[test]
-fn every_reason_and_trouble_has_advice_and_every_reason_with_advice_exists() {
-    let read = |name: &str| fs::read_to_string(repository().join(name)).unwrap();
-    let advice = read("docs/operate.md") + &read("docs/bootstrap.md");
-    let named: Vec<_> = advice.split('`').skip(1).step_by(2).collect();
-    for reason in Reason::ALL {
-        let spec = reason.spec();
-        let is_health = spec.condition.is_some_and(|kind| Reason::healthy(kind) == *reason);
-        assert!(is_health || named.contains(&spec.name), "docs/operate.md does not have {}", spec.name);
-    }
-    for (_, name) in Trouble::ALL {
-        assert!(named.contains(&name), "docs/operate.md does not have {name}");
-    }
-    let first_cell =
+fn every_name_with_advice_exists() {
+    let advice = fs::read_to_string(repository().join("docs/operate.md")).unwrap();
+    let name =
         |line: &str| line.strip_prefix("| `").and_then(|row| row.split_once('`')).map(|(name, _)| name.to_owned());
-    let of_reasons =
-        advice.split("| reason |").skip(1).flat_map(|table| table.split("\n\n").next().unwrap_or_default().lines());
-    for name in of_reasons.filter_map(first_cell) {
-        assert!(Reason::by_name(&name).is_some(), "docs/operate.md has {name}, which is no reason");
+    for table in advice.split("| reason | do |").skip(1) {
+        for name in table.split("\n\n").next().unwrap().lines().filter_map(name) {
+            assert!(Reason::by_name(&name).is_some(), "docs/operate.md has {name}, which is no reason");
+        }
     }
+    let troubles = advice.split("| trouble | do |").nth(1).unwrap();
+    for name in troubles.split("\n\n").next().unwrap().lines().filter_map(name) {
+        let is_known = Trouble::ALL.iter().any(|(_, known)| *known == name);
+        assert!(is_known, "docs/operate.md has {name}, which is no trouble");
+    }
+}
+
+/// A block of settings is what a user copies.
+#[test]
+fn the_settings_in_the_documents_are_accepted() {
+    let docs = fs::read_dir(repository().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let packaged =
+        ["packaging/monitoring/README.md", "packaging/kubernetes/README.md"].map(|name| repository().join(name));
+    let mut count = 0;
+    for document in docs.chain(packaged).filter(|path| path.extension().is_some_and(|end| end == "md")) {
+        let text = fs::read_to_string(&document).unwrap();
+        for block in text.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()) {
+            let settings = toml::from_str::<Settings>(block);
+            assert!(settings.is_ok(), "{}: {block}: {settings:?}", document.display());
+            count += 1;
+        }
+    }
+    assert!(count >= 3, "{count} blocks");
 }
 
 /// The commands of blocks of code, which are complete, and those in the text, which need not be.
