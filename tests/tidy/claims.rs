@@ -1,5 +1,5 @@
 //! What the documents claim of the program is what its own tables say: names, settings with their defaults, exit codes, rules, stories,
-//! make targets, paths, versions, unit settings, runbooks.
+//! make targets, paths, versions, unit settings, runbooks of alerts. And how long the pages are.
 //!
 //! The tables are docs/reference/stable-names.txt and packaging/config.d/00-defaults.toml, which tests of the program hold to its code,
 //! and the sources themselves.
@@ -38,6 +38,9 @@ const OURS: &[&str] = &[
     "Storage",
     "Systemd",
 ];
+
+/// Words that the documentation of Kubernetes and systemd would not use so.
+const ODD: &[&str] = &["behind", "beside", "none of a", "what of", "another than", "whatever it finds", "anew"];
 
 /// A document, and its spans of code that are in no block.
 struct Document {
@@ -260,6 +263,66 @@ fn the_sandbox_that_the_documents_describe_is_that_of_the_unit() {
         count += 1;
     }
     assert!(count > 5, "{count} settings of the unit");
+}
+
+#[test]
+fn every_alert_has_a_runbook_that_exists_and_a_test() {
+    let (alerts, tests, operate) = (
+        read("packaging/monitoring/alerts.yaml"),
+        read("packaging/monitoring/alerts_test.yaml"),
+        read("docs/operate.md"),
+    );
+    let headings: BTreeSet<String> = operate.lines().filter(|line| line.starts_with('#')).map(anchor).collect();
+    let conditions: Vec<String> = stable_names()
+        .iter()
+        .filter_map(|name| name.strip_prefix("condition "))
+        .filter(|name| !name.contains(' '))
+        .map(str::to_lowercase)
+        .collect();
+    let mut count = 0;
+    for alert in alerts.split("- alert: ").skip(1) {
+        let name = alert.lines().next().unwrap();
+        let url = alert.split("runbook_url: \"").nth(1).and_then(|rest| rest.split('"').next()).unwrap_or_default();
+        let (page, heading) = url.split_once('#').unwrap_or_default();
+        assert!(page.ends_with("/docs/operate.md"), "{name}: {url}");
+        let wanted = if heading.starts_with("{{") { conditions.clone() } else { vec![heading.to_owned()] };
+        let missing: Vec<_> = wanted.iter().filter(|wanted| !headings.contains(*wanted)).collect();
+        assert!(missing.is_empty(), "{name}: docs/operate.md has no heading {missing:?}");
+        assert!(tests.contains(&format!("alertname: {name}\n")), "{name} has no test");
+        count += 1;
+    }
+    assert!(count > 10, "{count} alerts");
+}
+
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim_start_matches('#').trim().to_lowercase();
+    kept.chars()
+        .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-'))
+        .map(|c| if c == ' ' { '-' } else { c })
+        .collect()
+}
+
+/// README.md and the pages of docs are read by people in a hurry. docs/platforms.md is generated and grows with the nodes.
+#[test]
+fn pages_are_short_and_use_the_words_of_the_field() {
+    let pages = documents();
+    let lines = |is_counted: &dyn Fn(&str) -> bool| -> usize {
+        pages.iter().filter(|page| is_counted(&page.name)).map(|page| page.text.lines().count()).sum()
+    };
+    let is_page = |name: &str| name.starts_with("docs/") && name.matches('/').count() == 1;
+    assert!(lines(&|name| name == "README.md") <= 190, "README.md");
+    assert!(lines(&|name| name == "docs/limits.md") <= 100, "docs/limits.md");
+    let all = lines(&|name| is_page(name) && name != "docs/platforms.md");
+    assert!(all <= 1500, "the pages of docs have {all} lines");
+    let mut wrong = Vec::new();
+    for page in &pages {
+        for (number, line) in page.text.lines().enumerate() {
+            let words = format!(" {} ", line.to_lowercase().replace([',', '.', ':', ';', '(', ')'], " "));
+            let odd = ODD.iter().find(|odd| words.contains(&format!(" {odd} ")));
+            wrong.extend(odd.map(|odd| format!("{}:{}: {odd}", page.name, number + 1)));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 fn stable_names() -> BTreeSet<String> {
