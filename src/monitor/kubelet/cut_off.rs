@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
-
-use super::lease::{OLD, READING_LASTS};
+use super::lease::LeaseReadings;
 use crate::condition::Uptime;
 use crate::host::api::LeaseFacts;
 
@@ -16,28 +14,20 @@ const CONNECTS_WITHIN: Duration = Duration::from_mins(1);
 #[derive(Debug, Default)]
 pub(super) struct CutOff {
     since: Option<Uptime>,
-    /// When the Lease was last seen to be old.
-    old_at: Option<Uptime>,
+    lease: LeaseReadings,
 }
 
 impl CutOff {
-    /// Takes in whether the control plane shows `Ready=Unknown`, and the Lease as last read. `time` is the earlier of the host's and the
-    /// API server's, so that one wrong clock makes no Lease old; none if the latter is not known.
-    pub(super) fn observe(
-        &mut self,
-        is_unknown: bool,
-        lease: Option<&LeaseFacts>,
-        time: Option<Timestamp>,
-        now: Uptime,
-    ) {
+    /// Takes in whether the control plane shows `Ready=Unknown`, and the Lease as last read.
+    pub(super) fn observe(&mut self, is_unknown: bool, lease: Option<&LeaseFacts>, now: Uptime) {
         if !is_unknown {
             *self = Self::default();
             return;
         }
         let since = *self.since.get_or_insert(now);
-        let Some((lease, time)) = lease.zip(time).filter(|(lease, _)| lease.read_at >= since) else { return };
-        let age = time.duration_since(lease.renewed).saturating_sub(signed(now.saturating_sub(lease.read_at)));
-        self.old_at = (age >= signed(OLD.max(lease.duration))).then_some(lease.read_at);
+        if let Some(lease) = lease.filter(|lease| lease.read_at >= since) {
+            self.lease.read(lease);
+        }
     }
 
     /// Whether the Lease is needed to decide.
@@ -48,11 +38,6 @@ impl CutOff {
     /// Whether the control plane has not heard from it, by the Node and by the Lease.
     pub(super) fn is_certain(&self, now: Uptime) -> bool {
         // The Lease is read every few seconds, so the time is noticed.
-        let lasts = self.since.is_some_and(|since| now >= since + CONNECTS_WITHIN);
-        lasts && self.old_at.is_some_and(|at| now < at + READING_LASTS)
+        self.since.is_some_and(|since| now >= since + CONNECTS_WITHIN) && self.lease.is_old(now)
     }
-}
-
-fn signed(duration: Duration) -> SignedDuration {
-    SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX)
 }

@@ -9,9 +9,9 @@ use crate::host::api::LeaseFacts;
 
 /// A Lease that was seen unchanged for its own duration, and for at least this long, is not renewed: the kubelet renews it each quarter of
 /// its duration, which is 40 s unless `nodeLeaseDurationSeconds` is set.
-pub(super) const OLD: Duration = Duration::from_secs(40);
+const OLD: Duration = Duration::from_secs(40);
 /// The Lease is read every 2 s, later every 10 s. An older reading does not describe the present.
-pub(super) const READING_LASTS: Duration = Duration::from_secs(30);
+const READING_LASTS: Duration = Duration::from_secs(30);
 
 /// The readings since some moment.
 #[derive(Debug, Default)]

@@ -96,8 +96,7 @@ pub async fn run(inputs: Inputs) {
             Ok(()) = this.inputs.api.changed() => {}
             () = sleep(wake) => {}
         }
-        let time = this.time(uptime());
-        this.kubelet.api_seen(&this.inputs.api.borrow_and_update(), time, uptime());
+        this.kubelet.api_seen(&this.inputs.api.borrow_and_update(), uptime());
         this.kubelet.service.settle(uptime());
         this.open_process(uptime());
         this.start_work(uptime());

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
-
 use super::running::{API_NEEDED, RunningKubelet};
 use crate::condition::{Finding, Reason, Uptime, View};
 use crate::host::api::{ApiFacts, Reach};
@@ -75,9 +73,8 @@ impl Kubelet {
         }
     }
 
-    /// Takes in whether the API server answers, the Node, and the kubelet's Lease. `time` is the earlier of the host's and the API
-    /// server's.
-    pub fn api_seen(&mut self, api: &ApiFacts, time: Option<Timestamp>, now: Uptime) {
+    /// Takes in whether the API server answers, the Node, and the kubelet's Lease.
+    pub fn api_seen(&mut self, api: &ApiFacts, now: Uptime) {
         self.api_reached = if let Reach::Reached { since } = api.reach { Some(since) } else { None };
         if let Some(lease) = &api.lease {
             self.running.lease_read(lease);
@@ -90,7 +87,7 @@ impl Kubelet {
         let is_stalled = of_process.is_some_and(|(_, answers)| answers.is_stalled(now));
         self.running.is_loop_stalled = is_stalled && ready.is_some_and(|ready| ready.status == "True");
         let is_unheard = is_reached && is_unknown && self.running.answers();
-        self.running.cut_off.observe(is_unheard, api.lease.as_ref(), time, now);
+        self.running.cut_off.observe(is_unheard, api.lease.as_ref(), now);
     }
 
     fn of(&mut self, pid: i32, change: impl FnOnce(&mut RunningKubelet)) {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A kubelet that answers and has last renewed its Lease at second 100, on a Node with this status of `Ready`.
+/// A kubelet that answers, on a Node with this status of `Ready`.
 fn with_ready(status: &str) -> Story {
     let mut story = Story::healthy();
     story.wait(Duration::ZERO);
@@ -21,13 +21,12 @@ fn an_unknown_node_and_an_old_lease_are_a_stall_until_the_control_plane_hears_fr
     assert!(!story.kubelet.running.cut_off.is_suspected(), "the Lease of a healthy kubelet is not read");
     story.ready("Unknown");
     assert!(story.kubelet.running.cut_off.is_suspected());
-    story.lease_at(100, 140);
-    is_healthy(&story);
-    story.now += Duration::from_secs(59);
-    story.lease_at(100, 199);
-    is_healthy(&story);
-    story.now += Duration::from_secs(1);
-    story.lease_at(100, 200);
+    for _ in 0..6 {
+        story.lease(100);
+        is_healthy(&story);
+        story.now += Duration::from_secs(10);
+    }
+    story.lease(100);
     let message = story.reports(Status::False, Reason::KubeletAPIConnectionStalled);
     assert!(message.starts_with("kubelet pid 812 answers on /healthz, but"), "{message}");
     story.ready("True");
@@ -37,32 +36,29 @@ fn an_unknown_node_and_an_old_lease_are_a_stall_until_the_control_plane_hears_fr
 
 #[test]
 fn without_one_of_its_witnesses_there_is_no_stall() {
-    let after = |ready: &str, lease: Option<(i64, i64)>, wait: u64| {
+    // A reading each ten seconds of when the Lease was last renewed.
+    let after = |ready: &str, renewals: [i64; 7], wait: u64| {
         let mut story = with_ready(ready);
-        story.now += Duration::from_mins(1);
-        if let Some((renewed, time)) = lease {
-            story.lease_at(renewed, time);
+        for renewed in renewals {
+            story.lease(renewed);
+            story.now += Duration::from_secs(10);
         }
         story.now += Duration::from_secs(wait);
         story
     };
-    after("Unknown", Some((100, 141)), 0).reports(Status::False, Reason::KubeletAPIConnectionStalled);
-    is_healthy(&after("True", Some((100, 141)), 0));
-    is_healthy(&after("Unknown", Some((100, 139)), 0));
-    is_healthy(&after("Unknown", None, 0));
-    is_healthy(&after("Unknown", Some((100, 141)), 30)); // it could not be read, and may have been renewed meanwhile
+    after("Unknown", [100; 7], 0).reports(Status::False, Reason::KubeletAPIConnectionStalled);
+    is_healthy(&after("True", [100; 7], 0));
+    is_healthy(&after("Unknown", [100, 100, 100, 110, 110, 110, 110], 0));
+    is_healthy(&after("Unknown", [100; 7], 20)); // it could not be read, and may have been renewed meanwhile
 
-    // Read when it was 39 s old; that time has passed since makes no reading older.
-    let mut late = after("Unknown", Some((100, 139)), 0);
-    late.now += Duration::from_secs(5);
-    let time = Timestamp::from_second(144).unwrap();
-    late.kubelet.api_seen(&late.api, Some(time), late.now);
-    is_healthy(&late);
+    let mut unread = with_ready("Unknown");
+    unread.wait(Duration::from_mins(2));
+    is_healthy(&unread);
 
     let mut before = with_ready("True");
-    before.lease_at(100, 141);
+    before.lease(100);
     before.ready("Unknown");
-    before.now += Duration::from_mins(1);
+    before.wait(Duration::from_mins(2));
     is_healthy(&before);
 }
 

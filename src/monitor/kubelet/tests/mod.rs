@@ -83,7 +83,7 @@ impl Story {
     fn reach(&mut self, since: Option<Uptime>) {
         self.now += ms(1);
         self.api.reach = since.map_or(Reach::Untried, |since| Reach::Reached { since });
-        self.kubelet.api_seen(&self.api, None, self.now);
+        self.kubelet.api_seen(&self.api, self.now);
     }
 
     /// The Node shows this status of `Ready`.
@@ -98,13 +98,6 @@ impl Story {
         };
         self.api.node = Some(NodeFacts { conditions: vec![ready], ..NodeFacts::default() });
         self.reach(Some(Duration::ZERO));
-    }
-
-    /// The Lease that was renewed at that second is read at this one.
-    fn lease_at(&mut self, renewed: i64, time: i64) {
-        self.lease(renewed);
-        let time = Timestamp::from_second(time).unwrap();
-        self.kubelet.api_seen(&self.api, Some(time), self.now);
     }
 
     /// Three probes of the process fail, each with a sample of it.
@@ -125,7 +118,7 @@ impl Story {
         let (duration, read_at) = (Duration::from_secs(40), self.now);
         self.now += ms(1);
         self.api.lease = Some(LeaseFacts { renewed, duration, read_at });
-        self.kubelet.api_seen(&self.api, None, self.now);
+        self.kubelet.api_seen(&self.api, self.now);
     }
 
     #[track_caller]
