@@ -15,13 +15,13 @@ use crate::condition::profile::Names;
 use crate::condition::{
     Condition, ConditionType, Desired, Published, Reason, Status, Suppression, Transition, Uptime, View,
 };
-use crate::host::api::{ApiFacts, ObservedCondition, SyncLoop};
+use crate::facts::{ApiFacts, ObservedCondition, SyncLoop};
 use crate::host::clock;
 use crate::host::kubelet::{KubeletFacts, Watched};
-use crate::host::trouble::Troubles;
 use crate::report::metrics::Metrics;
 use crate::report::status::{self, KubeletReport, Present, StatusReport};
 use crate::settings::Settings;
+use crate::trouble::Troubles;
 use suppression::Suppressions;
 
 /// status.json is written again after this time, even if it is the same.

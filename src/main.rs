@@ -4,6 +4,7 @@
 mod agent;
 mod cli;
 mod condition;
+mod facts;
 mod files;
 mod host;
 mod monitor;
@@ -13,6 +14,7 @@ mod run;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod trouble;
 
 fn main() -> std::process::ExitCode {
     cli::main()

@@ -19,19 +19,19 @@ use tokio::{runtime, task_local};
 
 use crate::agent::Agent;
 use crate::condition::{ConditionType, Desired, Transition, Uptime, View};
-use crate::host::api::{ApiFacts, RequestCounts};
+use crate::facts::{ApiFacts, RequestCounts};
 use crate::host::clock::{next_multiple, uptime};
 use crate::host::kmsg::KernelLog;
 use crate::host::kubelet::{KubeletFacts, Watched};
 use crate::host::notify::Notifier;
 use crate::host::pod::is_pod;
 use crate::host::systemd::is_service_active;
-use crate::host::trouble::{Trouble, Troubles};
 use crate::host::{log, memory};
 use crate::monitor::{self, HungServices, Inputs};
 use crate::publish::Publisher;
 use crate::report::metrics::{Metrics, serve};
 use crate::settings::{self, EXIT_CONFIG, Settings, accepted};
+use crate::trouble::{Trouble, Troubles};
 
 /// `EX_SOFTWARE` of sysexits.h: a task of the agent ended or hangs. systemd starts the agent again.
 const EXIT_SOFTWARE: u8 = 70;

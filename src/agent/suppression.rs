@@ -7,11 +7,11 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::condition::suppression::{Circumstances, Suppressor};
 use crate::condition::{Suppression, Uptime};
-use crate::host::api::ApiFacts;
+use crate::facts::ApiFacts;
 use crate::host::clock;
 use crate::host::packages::PackageLocks;
 use crate::host::pause::{self, Pause};
-use crate::host::trouble::{Trouble, Troubles};
+use crate::trouble::{Trouble, Troubles};
 
 /// A host or Node that is younger than this is still starting.
 const JUST_STARTED: Duration = Duration::from_mins(2);

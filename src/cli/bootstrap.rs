@@ -10,7 +10,7 @@ use kube::Api;
 use tokio::time::{Instant, sleep};
 
 use super::{BAD, GOOD, Output, UNKNOWN, block_on, complain, duration, print, settings_in_effect};
-use crate::host::api::NodeAnswer;
+use crate::facts::NodeAnswer;
 use crate::host::bootstrap::HostFacts;
 use crate::host::clock::Now;
 use crate::host::credential::Credential;

@@ -16,10 +16,10 @@ use crate::condition::{Condition, ConditionType, Status, Uptime, View};
 use crate::host::clock::uptime;
 use crate::host::kmsg::LogState;
 use crate::host::kubelet::KubeletFacts;
-use crate::host::trouble::{Trouble, Troubles};
 use crate::report::table;
 use crate::run::Tasks;
 use crate::settings::{self, Settings};
+use crate::trouble::{Trouble, Troubles};
 
 /// The time for the monitors and the API server, and the least time for the API server: the command ends within ten seconds even if the
 /// disk, the bus and the API server hang.

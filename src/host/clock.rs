@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::api::ServerTime;
 use crate::condition::Uptime;
 
 /// Time since boot, suspended time included. No clock step changes it.
@@ -23,6 +22,21 @@ pub fn next_multiple(now: Uptime, every: Duration) -> Uptime {
 /// The time of day by this host's clock, which may be wrong.
 pub fn wall() -> Timestamp {
     Timestamp::now()
+}
+
+/// A moment by the API server's clock and by the time since boot, which no clock step changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServerTime {
+    pub time: Timestamp,
+    pub uptime: Uptime,
+}
+
+impl ServerTime {
+    /// The time by the API server's clock.
+    pub fn at(self, uptime: Uptime) -> Timestamp {
+        let since = SignedDuration::try_from(uptime.saturating_sub(self.uptime)).unwrap_or_default();
+        self.time.checked_add(since).unwrap_or(self.time)
+    }
 }
 
 /// The present moment by all clocks.

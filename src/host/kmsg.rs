@@ -12,8 +12,8 @@ use tokio::sync::{broadcast, watch};
 use tokio::time::sleep;
 
 use super::oom::{OomKill, OomLines};
-use super::trouble::{Trouble, Troubles};
 use super::watched;
+use crate::trouble::{Trouble, Troubles};
 
 const PATH: &str = "/dev/kmsg";
 /// The kernel hands out whole records only, of at most 8 KiB.

@@ -3,7 +3,6 @@
 //! Uses `condition` for its types, and `settings`.
 
 pub mod addresses;
-pub mod api;
 pub mod blocking;
 pub mod bootstrap;
 pub mod child;
@@ -32,7 +31,6 @@ pub mod program;
 pub mod subject;
 pub mod systemd;
 pub mod top;
-pub mod trouble;
 
 use std::io;
 use std::os::fd::OwnedFd;

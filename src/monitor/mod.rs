@@ -1,6 +1,6 @@
 //! What is watched, one file or directory each: a task that waits and reads, and pure functions that judge.
 //!
-//! Uses `host`, `settings` and `condition`. A monitor does not know who reads its reports, and uses no other monitor; `service` is shared.
+//! Uses `facts`, `host`, `settings` and `condition`. A monitor does not know who reads its reports, and uses no other monitor; `service` is shared.
 
 pub mod bootstrap;
 pub mod config;
@@ -20,13 +20,13 @@ use prometheus_client::metrics::histogram::Histogram;
 use tokio::sync::{mpsc, watch};
 
 use crate::condition::{ConditionType, Reason, Uptime, View};
-use crate::host::api::ApiFacts;
+use crate::facts::ApiFacts;
 use crate::host::clock::next_multiple;
 use crate::host::kmsg::KernelLog;
 use crate::host::kubelet::{KubeletFacts, Watched};
 use crate::host::process::ProcessId;
-use crate::host::trouble::Troubles;
 use crate::settings::Settings;
+use crate::trouble::Troubles;
 
 /// Where a monitor sends its present view of a condition: when it changes, and at least every 30 seconds.
 pub type Reports = mpsc::Sender<(ConditionType, View)>;

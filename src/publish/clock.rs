@@ -6,7 +6,7 @@ use jiff::fmt::rfc2822::DateTimeParser;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::condition::Uptime;
-use crate::host::api::ServerTime;
+use crate::host::clock::ServerTime;
 use crate::host::clock::{Now, uptime};
 
 /// Two clocks of the API server's, or ours and one of theirs, may differ by this much without being wrong.

@@ -21,7 +21,7 @@ use super::pacing::{Backoff, Budget};
 use super::taints::Tainter;
 use crate::condition::profile::Names;
 use crate::condition::{Condition, ConditionType, Desired, Published, Status, Uptime};
-use crate::host::api::{NodeFacts, ObservedCondition};
+use crate::facts::{NodeFacts, ObservedCondition};
 use crate::host::clock::Now;
 use crate::settings::TaintSettings;
 

@@ -20,9 +20,9 @@ use tower::{BoxError, service_fn};
 use super::clock::{server_time, sleep_until};
 use super::pacing::{Backoff, Spread};
 use crate::condition::Uptime;
-use crate::host::api::{ApiFacts, Reach, RequestCounts};
+use crate::facts::{ApiFacts, Reach, RequestCounts};
 use crate::host::clock::{Now, uptime};
-use crate::host::trouble::{Trouble, Troubles};
+use crate::trouble::{Trouble, Troubles};
 
 /// The time for a request and its whole answer; for a watch, until the answer begins.
 const DEADLINE: Duration = Duration::from_secs(10);

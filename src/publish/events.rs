@@ -15,9 +15,9 @@ use super::clock::{sleep_until, whole_seconds};
 use super::connection::{ApiConnection, Failure};
 use super::pacing::{Backoff, Budget};
 use crate::condition::{Condition, Reason, Transition, Uptime};
-use crate::host::api::NodeFacts;
+use crate::facts::NodeFacts;
 use crate::host::clock::{Now, uptime};
-use crate::host::trouble::Troubles;
+use crate::trouble::Troubles;
 
 /// The namespace of Events about objects that have none.
 const NAMESPACE: &str = "default";
@@ -241,8 +241,8 @@ mod tests {
 
     use super::*;
     use crate::condition::ConditionType;
-    use crate::host::api::{ApiFacts, RequestCounts};
-    use crate::host::trouble::Trouble;
+    use crate::facts::{ApiFacts, RequestCounts};
+    use crate::trouble::Trouble;
 
     fn condition(reason: Reason) -> Condition {
         let spec = reason.spec();

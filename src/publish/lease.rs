@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use super::connection::{ApiConnection, Failure};
 use super::node::changed;
-use crate::host::api::LeaseFacts;
+use crate::facts::LeaseFacts;
 use crate::host::clock::uptime;
 
 const NAMESPACE: &str = "kube-node-lease";

@@ -3,7 +3,7 @@
 //! The client is built with the first identity that exists. While it can be used, four loops run concurrently: conditions and taints,
 //! Events, the Lease, the kubelet's sync loop. A new client is built when a file of the credential changes or the API server refuses the credential.
 //!
-//! Uses `host`, `settings` and `condition`, and no monitor.
+//! Uses `facts`, `host`, `settings` and `condition`, and no monitor.
 
 mod clock;
 mod conditions;
@@ -36,11 +36,11 @@ use self::session::{CHECK_EVERY, Connect, Session, connect, outdated, refused};
 pub use self::session::{connect_once, connect_with};
 pub use self::taints::patch as taints_patch;
 use crate::condition::{Desired, Transition, Uptime};
-use crate::host::api::{ApiFacts, Reach, RequestCounts};
+use crate::facts::{ApiFacts, Reach, RequestCounts};
 use crate::host::clock::uptime;
 use crate::host::kubelet::{KubeletFacts, Watched};
-use crate::host::trouble::{Trouble, Troubles};
 use crate::settings::{KubernetesSettings, Publish, TaintSettings};
+use crate::trouble::{Trouble, Troubles};
 
 /// How many transitions wait while there is no identity. The latest ones are kept.
 const MAX_WAITING: usize = 32;

@@ -18,7 +18,7 @@ use super::observed::{FIELD_MANAGER, ObservedNode};
 use super::pacing::Backoff;
 use crate::condition::{Desired, Uptime};
 use crate::host::clock::uptime;
-use crate::host::trouble::Trouble;
+use crate::trouble::Trouble;
 
 /// How applies are named if the API server refuses them.
 const APPLY: &str = "apply conditions";
@@ -225,9 +225,9 @@ mod tests {
 
     use super::*;
     use crate::condition::{Published, Status};
-    use crate::host::api::{ApiFacts, Reach, RequestCounts};
-    use crate::host::trouble::Troubles;
+    use crate::facts::{ApiFacts, Reach, RequestCounts};
     use crate::settings::{KubernetesSettings, TaintSettings};
+    use crate::trouble::Troubles;
 
     fn json_body(value: &serde_json::Value) -> Body {
         Body::from(value.to_string().into_bytes())

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Node, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 
 use crate::condition::suppression::{MAINTENANCE_SIGNALS, MaintenanceSignal};
-use crate::host::api::{NodeFacts, ObservedCondition};
+use crate::facts::{NodeFacts, ObservedCondition};
 use crate::host::pause;
 
 /// The name under which the API server records what nodevigil owns (packaging/kubernetes/policy.yaml allows no other).

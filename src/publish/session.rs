@@ -14,15 +14,15 @@ use super::exec;
 use super::identity::{self, OWN_KUBECONFIG, Source};
 use super::node::changed;
 use crate::condition::Uptime;
+use crate::facts::{ApiFacts, RequestCounts};
 use crate::files::FileState;
-use crate::host::api::{ApiFacts, RequestCounts};
 use crate::host::blocking;
 use crate::host::clock::{Now, next_multiple, uptime};
 use crate::host::kubelet::KubeletFacts;
 use crate::host::pod;
 use crate::host::subject::Subject;
-use crate::host::trouble::{Trouble, Troubles};
 use crate::settings::KubernetesSettings;
+use crate::trouble::{Trouble, Troubles};
 
 /// How often the credential's files are checked: a node that joins gets them at any moment.
 pub const CHECK_EVERY: Duration = Duration::from_secs(10);
@@ -201,7 +201,7 @@ mod tests {
     use tower::{BoxError, service_fn};
 
     use super::*;
-    use crate::host::api::ServerTime;
+    use crate::host::clock::ServerTime;
 
     #[tokio::test(start_paused = true)]
     async fn a_client_whose_credential_is_refused_is_built_again_when_it_is_half_a_minute_old() {

@@ -17,7 +17,7 @@ use super::kubelet_port;
 use super::node::changed;
 use super::session::read_files;
 use crate::condition::Uptime;
-use crate::host::api::SyncLoop;
+use crate::facts::SyncLoop;
 use crate::host::clock::{next_multiple, uptime};
 use crate::host::kubelet::{Port, Watched};
 use crate::host::process::ProcessId;

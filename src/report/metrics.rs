@@ -31,8 +31,8 @@ use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::condition::{Condition, ConditionType, Desired, Status};
-use crate::host::api::{ApiFacts, RequestCounts};
-use crate::host::trouble::{Trouble, Troubles};
+use crate::facts::{ApiFacts, RequestCounts};
+use crate::trouble::{Trouble, Troubles};
 
 /// For one more, the oldest is closed: a slow client holds nobody up.
 const MAX_CONNECTIONS: usize = 8;

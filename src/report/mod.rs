@@ -1,6 +1,6 @@
 //! What is shown to people and programs: status.json, metrics, tables, reports for CI.
 //!
-//! Uses `host`, `settings` and `condition`.
+//! Uses `facts`, `host`, `settings` and `condition`.
 
 pub mod ci;
 pub mod metrics;

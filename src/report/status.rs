@@ -8,10 +8,10 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::condition::{Condition, ConditionType, Desired, Status, Uptime};
+use crate::facts::{ApiFacts, Reach};
 use crate::files;
-use crate::host::api::{ApiFacts, Reach};
 use crate::host::pause::Pause;
-use crate::host::trouble::Trouble;
+use crate::trouble::Trouble;
 
 /// Where it is written.
 pub const PATH: &str = "/run/nodevigil/status.json";
@@ -181,7 +181,7 @@ mod tests {
 
     use super::*;
     use crate::condition::ConditionType;
-    use crate::host::api::{NodeFacts, ObservedCondition};
+    use crate::facts::{NodeFacts, ObservedCondition};
 
     fn time(text: &str) -> Timestamp {
         text.parse().unwrap()

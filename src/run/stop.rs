@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::agent::Agent;
 use crate::condition::Published;
-use crate::host::api::ApiFacts;
+use crate::facts::ApiFacts;
 use crate::host::kubelet::KubeletFacts;
 use crate::host::pod;
 use crate::host::systemd::is_unit_stopped;

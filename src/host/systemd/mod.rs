@@ -27,7 +27,7 @@ pub use self::loaded::{loaded, major};
 use self::signal::{BUS, BUS_PATH, MANAGER, MANAGER_PATH, PROPERTIES, SERVICE, SYSTEMD, Signal, UNIT};
 pub use self::unit::{LastProcess, UnitState};
 use self::unit::{dependencies, job_id, merge, read};
-use super::trouble::{Trouble, Troubles};
+use crate::trouble::{Trouble, Troubles};
 
 const ALREADY_SUBSCRIBED: &str = "org.freedesktop.systemd1.AlreadySubscribed";
 const JOB: &str = "org.freedesktop.systemd1.Job";

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::observed::state_of;
 use super::stage::{Progress, STAGES, Stage, StageState};
 use crate::condition::Uptime;
-use crate::host::api::NodeAnswer;
+use crate::facts::NodeAnswer;
 use crate::host::bootstrap::HostFacts;
 use crate::host::clock::Now;
 

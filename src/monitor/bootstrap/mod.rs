@@ -18,7 +18,7 @@ use self::observed::{is_ready, uptime_of};
 use self::stage::{Progress, Stage, StageState};
 use super::{Inputs, Reporter};
 use crate::condition::{ConditionType, Finding, Reason, Status, Uptime, View};
-use crate::host::api::{ApiFacts, NodeAnswer, NodeFacts, Reach};
+use crate::facts::{ApiFacts, NodeAnswer, NodeFacts, Reach};
 use crate::host::bootstrap::{HostFacts, Unit};
 use crate::host::clock::{Now, uptime};
 

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::assess::Facts;
 use super::stage::{Progress, Stage, StageState, done, failed, running, skipped, unknown};
 use crate::condition::Uptime;
-use crate::host::api::{NodeAnswer, NodeFacts, ObservedCondition};
+use crate::facts::{NodeAnswer, NodeFacts, ObservedCondition};
 use crate::host::bootstrap::{HostFacts, Unit};
 use crate::host::clock::Now;
 use crate::host::cloud_init::CloudInit;

@@ -1,7 +1,7 @@
 use jiff::Timestamp;
 
 use super::*;
-use crate::host::api::ObservedCondition;
+use crate::facts::ObservedCondition;
 use crate::host::bootstrap::Files;
 use crate::host::cloud_init::CloudInit;
 use crate::host::credential::{ClientCertificate, Credential};

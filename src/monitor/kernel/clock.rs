@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::condition::{Finding, Reason, Uptime};
-use crate::host::api::ServerTime;
+use crate::host::clock::ServerTime;
 
 /// The differences that messages name, in seconds. From the first one on, the clock is wrong.
 const SECONDS: [u64; 7] = [30, 60, 5 * 60, 15 * 60, 3600, 6 * 3600, 24 * 3600];

@@ -26,9 +26,9 @@ use super::{Inputs, Reporter};
 use crate::condition::{ConditionType, Uptime};
 use crate::host::clock::{Now, next_multiple, uptime};
 use crate::host::process::{self, ProcessId, sample};
-use crate::host::trouble::Trouble;
 use crate::host::{kernel, systemd};
 use crate::monitor::service::samples;
+use crate::trouble::Trouble;
 
 const READ_EVERY: Duration = Duration::from_secs(30);
 /// Between two reports or readings: in a storm each line would cause one.

@@ -10,8 +10,8 @@ use super::init::{Init, Silence};
 use super::limits::Limits;
 use super::logged::Logged;
 use crate::condition::{Finding, Reason, Status, Uptime, View};
-use crate::host::api::ServerTime;
 use crate::host::clock::Now;
+use crate::host::clock::ServerTime;
 use crate::host::kernel::{Counters, Usages};
 use crate::host::kmsg::LogState;
 

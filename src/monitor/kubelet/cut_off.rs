@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::lease::LeaseReadings;
 use crate::condition::Uptime;
-use crate::host::api::LeaseFacts;
+use crate::facts::LeaseFacts;
 
 /// A kubelet may need so long to connect again, such as after the host was suspended: client-go gives a connection up that has been silent
 /// for 45 s.

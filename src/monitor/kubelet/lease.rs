@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::condition::Uptime;
-use crate::host::api::LeaseFacts;
+use crate::facts::LeaseFacts;
 
 /// A Lease that was seen unchanged for its own duration, and for at least this long, is not renewed: the kubelet renews it each quarter of
 /// its duration, which is 40 s unless `nodeLeaseDurationSeconds` is set.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::cut_off::CutOff;
 use super::lease::LeaseReadings;
 use crate::condition::{Finding, Reason, Uptime, View};
-use crate::host::api::LeaseFacts;
+use crate::facts::LeaseFacts;
 use crate::host::healthz::Probe;
 use crate::host::process::{Listener, ProcessId, Sample};
 use crate::monitor::service::samples::{FAILURES_IN_A_ROW, Samples};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::running::{API_NEEDED, RunningKubelet};
 use crate::condition::{Finding, Reason, Uptime, View};
-use crate::host::api::{ApiFacts, Reach};
+use crate::facts::{ApiFacts, Reach};
 use crate::host::healthz::Probe;
 use crate::host::process::{Holder, Sample};
 use crate::monitor::service::Service;

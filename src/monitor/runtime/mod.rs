@@ -16,7 +16,7 @@ use self::state::{Listener, Runtime};
 use super::service::follow::Follower;
 use super::{Inputs, Reporter, set_hung};
 use crate::condition::{ConditionType, Reason, Uptime};
-use crate::host::api::{ApiFacts, Reach};
+use crate::facts::{ApiFacts, Reach};
 use crate::host::blocking;
 use crate::host::clock::uptime;
 use crate::host::cri::{Probe, Prober};

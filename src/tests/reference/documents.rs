@@ -7,8 +7,8 @@ use clap::error::ErrorKind;
 use super::repository;
 use crate::cli;
 use crate::condition::Reason;
-use crate::host::trouble::Trouble;
 use crate::settings::Settings;
+use crate::trouble::Trouble;
 
 #[test]
 fn the_commands_in_the_documents_exist() {

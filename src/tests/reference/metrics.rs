@@ -7,9 +7,9 @@ use tokio::sync::watch;
 
 use super::{generated, head, row};
 use crate::condition::{Condition, ConditionType, Desired, Reason, Uptime};
-use crate::host::api::{ApiFacts, RequestCounts};
-use crate::host::trouble::{Trouble, Troubles};
+use crate::facts::{ApiFacts, RequestCounts};
 use crate::report::metrics::Metrics;
+use crate::trouble::{Trouble, Troubles};
 
 const INTRODUCTION: &str = "\
 # Metrics

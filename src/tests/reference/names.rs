@@ -13,9 +13,9 @@ use crate::cli;
 use crate::condition::profile::Profile;
 use crate::condition::{ConditionType, Reason, ReasonSpec};
 use crate::host::pause;
-use crate::host::trouble::Trouble;
 use crate::monitor::bootstrap::stage::STAGES;
 use crate::publish::{DEGRADED, FIELD_MANAGER, REPORTING_CONTROLLER, taint_key};
+use crate::trouble::Trouble;
 
 const PATH: &str = "docs/reference/stable-names.txt";
 

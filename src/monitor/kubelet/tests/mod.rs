@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use super::state::{Kubelet, Observation};
 use crate::condition::{ConditionType, Reason, Status, Uptime, View};
-use crate::host::api::{ApiFacts, LeaseFacts, NodeFacts, ObservedCondition, Reach};
+use crate::facts::{ApiFacts, LeaseFacts, NodeFacts, ObservedCondition, Reach};
 use crate::host::healthz::Probe;
 use crate::host::oom::{Memory, OomKill};
 use crate::host::pressure::Pressure;

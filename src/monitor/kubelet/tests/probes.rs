@@ -1,7 +1,7 @@
 //! A kubelet that runs and does not answer.
 
 use super::*;
-use crate::host::api::SyncLoop;
+use crate::facts::SyncLoop;
 use crate::host::process::{Listener, ProcessId, ThreadWait, Throttled};
 
 #[test]

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::kubelets_message;
 use super::state::{Listener, Runtime};
 use crate::condition::{ConditionType, Reason, Status, Uptime, View};
-use crate::host::api::{ApiFacts, NodeFacts, ObservedCondition, Reach};
+use crate::facts::{ApiFacts, NodeFacts, ObservedCondition, Reach};
 use crate::host::cri::Probe;
 use crate::host::endpoint::Endpoint;
 use crate::host::pressure::Pressure;

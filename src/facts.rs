@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 
 use crate::condition::Uptime;
 use crate::condition::suppression::MaintenanceSignal;
+use crate::host::clock::ServerTime;
 use crate::host::process::ProcessId;
 
 /// The present state, sent by the publisher whenever it changes.
@@ -28,21 +29,6 @@ pub struct ApiFacts {
     pub sync_loop: Option<(ProcessId, SyncLoop)>,
     /// By the `Date` of an answer; none before the first one.
     pub server_time: Option<ServerTime>,
-}
-
-/// A moment by the API server's clock and by the time since boot, which no clock step changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ServerTime {
-    pub time: Timestamp,
-    pub uptime: Uptime,
-}
-
-impl ServerTime {
-    /// The time by the API server's clock.
-    pub fn at(self, uptime: Uptime) -> Timestamp {
-        let since = SignedDuration::try_from(uptime.saturating_sub(self.uptime)).unwrap_or_default();
-        self.time.checked_add(since).unwrap_or(self.time)
-    }
 }
 
 /// Whether the API server answers.
