@@ -46,7 +46,7 @@ impl Status {
         match self.report(now) {
             Ok(report) => {
                 print(&self.shown(&report, now)?)?;
-                Ok(exit_code(report.conditions.iter().map(ConditionReport::state)))
+                Ok(exit_code(report.conditions.iter().map(|shown| (shown.status, shown.is_problem()))))
             }
             Err(why) => {
                 complain(&why);
@@ -217,7 +217,9 @@ mod tests {
     #[test]
     fn the_exit_code_is_that_of_the_worst_condition() {
         use ConditionStatus::{False, True, Unknown};
-        let code = |statuses: &[_]| exit_code(report(statuses).conditions.iter().map(ConditionReport::state));
+        let code = |statuses: &[_]| {
+            exit_code(report(statuses).conditions.iter().map(|shown| (shown.status, shown.is_problem())))
+        };
         assert_eq!([code(&[True, True]), code(&[Unknown, False]), code(&[True, Unknown]), code(&[])], [0, 1, 2, 2]);
     }
 

@@ -4,6 +4,7 @@ use procfs::{CpuPressure, Current as _, IoPressure, MemoryPressure};
 
 /// How much of the last ten seconds tasks waited; none where the kernel does not report it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[expect(clippy::struct_field_names, reason = "a name has its unit")]
 pub struct Pressure {
     /// Some task waited for a processor.
     pub cpu_some_percent: Option<f32>,

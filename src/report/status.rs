@@ -51,11 +51,6 @@ pub struct ConditionReport {
 }
 
 impl ConditionReport {
-    /// Its status, and whether it shows a problem.
-    pub fn state(&self) -> (Status, bool) {
-        (self.status, self.is_problem())
-    }
-
     /// Whether it shows a problem, which for most types is status `False`.
     pub fn is_problem(&self) -> bool {
         ConditionType::by_name(&self.kind).is_some_and(|kind| kind.problem_status() == self.status)

@@ -26,6 +26,9 @@ use crate::host::mounts::{self, Mount};
 /// At the start the kubelet's --root-dir is waited for this long. Without D-Bus it stays unknown.
 const FACTS_WAIT: Duration = Duration::from_secs(2);
 
+/// The thread and the step of a probe that runs; none until it has begun.
+type Running = Option<(i32, Step)>;
+
 /// The table of mounts, whether it is the kubelet's, and what the overdue probes wait for.
 struct Reading {
     table: Result<String, String>,
@@ -44,8 +47,7 @@ pub async fn run(inputs: Inputs) {
     // Readings and probes run outside the loop: a dead disk must not stop reports.
     let (mut readings, mut probes) = (JoinSet::new(), JoinSet::new());
     let (sender, mut events) = mpsc::unbounded_channel();
-    // The thread and the step of each probe that runs; none until it has begun.
-    let mut running = BTreeMap::<PathBuf, Option<(i32, Step)>>::new();
+    let mut running = BTreeMap::<PathBuf, Running>::new();
     loop {
         let due = storage.next_reading.min(reporter.due_at(uptime()));
         tokio::select! {
@@ -93,10 +95,10 @@ pub async fn run(inputs: Inputs) {
 }
 
 /// Reads the kubelet's mounts, because in the agent's own sandbox all are read-only, and the state of overdue probes.
-fn read(kubelet: Option<i32>, overdue: Vec<(Option<(i32, Step)>, PathBuf, Option<Mount>)>) -> Reading {
+fn read(kubelet: Option<i32>, overdue: Vec<(Running, PathBuf, Option<Mount>)>) -> Reading {
     let kubelets = kubelet.and_then(|pid| mounts::read(pid).ok());
     let kubelet_runs = kubelets.is_some();
-    let wait = |running: Option<(i32, Step)>, mount: Option<Mount>| {
+    let wait = |running: Running, mount: Option<Mount>| {
         let (tid, step) = running?;
         let switches = disk::uninterruptible_wait(tid)?;
         Some(Wait { step, switches, requests: mount.as_ref().and_then(disk::requests) })
