@@ -48,7 +48,7 @@ fn anchor(heading: &str) -> String {
 mod tests {
     use super::*;
     use crate::condition::Reason;
-    use crate::host::trouble::Trouble;
+    use crate::trouble::Trouble;
 
     #[test]
     fn every_reason_and_trouble_has_advice() {

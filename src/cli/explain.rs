@@ -7,7 +7,7 @@ use super::advice::Advice;
 use super::{GOOD, Output, USAGE, advice, complain, print};
 use crate::condition::suppression::MAINTENANCE_SIGNALS;
 use crate::condition::{Reason, ReasonSpec};
-use crate::host::trouble::Trouble;
+use crate::trouble::Trouble;
 use crate::report::table;
 use crate::settings::{RuleName, rule};
 
@@ -111,9 +111,8 @@ fn steps(name: &str) -> Option<String> {
 /// The same for a terminal, with the commands to run first; empty for a reason of health.
 fn to_do(name: &str) -> String {
     let Some(Advice { text, commands, url }) = advice::of(name) else { return String::new() };
-    let commands: String = commands.lines().map(|line| format!("  {line}\n")).collect();
-    let commands = if commands.is_empty() { commands } else { format!("\n{commands}") };
-    format!("\nWhat to do: {text}\n{commands}\n{url}\n")
+    let commands: String = commands.lines().flat_map(|line| ["\n  ", line]).collect();
+    format!("\nWhat to do: {text}\n{commands}\n\n{url}\n")
 }
 
 fn condition(spec: &ReasonSpec) -> &'static str {

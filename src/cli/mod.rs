@@ -9,6 +9,7 @@ mod cleanup;
 mod config;
 mod diagnose;
 mod explain;
+mod man;
 mod pause;
 mod permissions;
 mod removal;
@@ -22,7 +23,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use jiff::SignedDuration;
@@ -139,7 +139,7 @@ pub fn main() -> ExitCode {
         Command::Explain(explain) => explain.run(),
         Command::Completions { shell } => print(&completions(shell)).map(|()| GOOD),
         Command::Cleanup(cleanup) => cleanup.run(),
-        Command::Man { directory } => man(&directory),
+        Command::Man { directory } => man::generate(Cli::command(), &directory).map(|()| GOOD),
         Command::KubeletFacts { pid } => print_json(&kubelet::read(pid)),
         Command::ProbeDisk { paths } => Ok(probe_disk(&paths)),
         Command::Top => print_json(&top::read()),
@@ -155,11 +155,6 @@ fn completions(shell: Shell) -> String {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "nodevigil", &mut script);
     String::from_utf8_lossy(&script).into_owned()
-}
-
-fn man(directory: &Path) -> anyhow::Result<u8> {
-    clap_mangen::generate_to(Cli::command(), directory).with_context(|| directory.display().to_string())?;
-    Ok(GOOD)
 }
 
 /// Prints the result of a child of the agent.

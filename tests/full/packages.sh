@@ -19,7 +19,8 @@ for path in bin/nodevigil lib/systemd/system/nodevigil.service lib/systemd/syste
   lib/systemd/system-preset/80-nodevigil.preset lib/tmpfiles.d/nodevigil.conf lib/nodevigil/config.d/00-defaults.toml \
   share/nodevigil/kubernetes/policy.yaml share/nodevigil/kubernetes/rbac.yaml share/nodevigil/kubernetes/taints.yaml \
   share/nodevigil/monitoring/alerts.yaml share/nodevigil/cloud-init/kubeadm-join.yaml share/doc/nodevigil/README.md \
-  share/doc/nodevigil/copyright share/bash-completion/completions/nodevigil share/man/man1/nodevigil-check.1.gz; do
+  share/doc/nodevigil/copyright share/bash-completion/completions/nodevigil share/man/man1/nodevigil-check.1.gz \
+  share/man/man5/nodevigil.toml.5.gz; do
   grep -q "^-rw.r-.r-. /usr/$path\$" "$work/deb" || fail "/usr/$path is not in the deb"
 done
 if grep -vE '^(drwxr-xr-x|-rw-r--r--|-rwxr-xr-x) /usr/' "$work/deb"; then fail "the deb has files outside /usr, or with such modes"; fi
