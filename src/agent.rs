@@ -43,8 +43,8 @@ struct Monitors {
 
 impl Monitors {
     fn new(now: Uptime) -> Self {
-        let expected = ConditionType::ALL.iter().filter(|kind| !kind.is_optional());
-        Self { reported: expected.map(|kind| (*kind, now)).collect(), checked_at: now }
+        let expected = ConditionType::all().filter(|kind| !kind.is_optional());
+        Self { reported: expected.map(|kind| (kind, now)).collect(), checked_at: now }
     }
 
     /// Whether the host was suspended since the last call, which was at most five seconds ago. Then the age of the last reports means

@@ -18,7 +18,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 use tokio::{runtime, task_local};
 
 use crate::agent::Agent;
-use crate::condition::{ConditionType, Desired, Transition, Uptime, View};
+use crate::condition::{ConditionType, Desired, Transition, Uptime, View, custom};
 use crate::facts::{ApiFacts, RequestCounts};
 use crate::host::clock::{next_multiple, uptime};
 use crate::host::kmsg::KernelLog;
@@ -30,6 +30,7 @@ use crate::host::{log, memory};
 use crate::monitor::{self, HungServices, Inputs};
 use crate::publish::Publisher;
 use crate::report::metrics::{Metrics, serve};
+use crate::settings::custom::definitions;
 use crate::settings::{self, EXIT_CONFIG, Settings, accepted};
 use crate::trouble::{Trouble, Troubles};
 
@@ -125,6 +126,8 @@ pub struct Tasks {
 impl Tasks {
     /// Starts every monitor and the publisher. Nothing is written to the API server before [`Desired::node_uid`] is set.
     pub fn start(settings: &Settings, troubles: &Troubles) -> Self {
+        // Settings that contradict themselves are refused when they are read.
+        custom::register(definitions(&settings.custom).unwrap_or_default());
         let (reports, received) = mpsc::channel(WAITING);
         let (transitions, transitions_receiver) = mpsc::channel(WAITING);
         let (desired, desired_receiver) = watch::channel(Desired::default());
@@ -165,6 +168,7 @@ impl Tasks {
         running.spawn(again("the storage's monitor", inputs.clone(), monitor::storage::run));
         running.spawn(again("the kernel's monitor", inputs.clone(), monitor::kernel::run));
         running.spawn(again("the GPUs' monitor", inputs.clone(), monitor::gpu::run));
+        running.spawn(again("the custom checks' monitor", inputs.clone(), monitor::custom::run));
         running.spawn(again("the bootstrap's monitor", inputs, monitor::bootstrap::run));
         running.spawn(named("the publisher", publisher.run()));
         // Behind the monitors, which ask for its lines when they start.

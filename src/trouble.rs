@@ -23,6 +23,8 @@ pub enum Trouble {
     NodeMissing,
     /// Another field manager owns or overwrites a condition of ours.
     ForeignOwner,
+    /// The API server refuses the condition of a custom check.
+    CheckRefused,
     /// The Node's annotation nodevigil.io/pause cannot be used.
     PauseRefused,
     /// The address of `[metrics] listen` cannot be bound.
@@ -31,7 +33,7 @@ pub enum Trouble {
 
 impl Trouble {
     /// All kinds, each with its name in metrics, `status` and Events.
-    pub const ALL: [(Self, &str); 10] = [
+    pub const ALL: [(Self, &str); 11] = [
         (Self::ConfigRefused, "ConfigRefused"),
         (Self::BusLost, "BusLost"),
         (Self::KernelLogUnreadable, "KernelLogUnreadable"),
@@ -40,6 +42,7 @@ impl Trouble {
         (Self::ApiRefused, "ApiRefused"),
         (Self::NodeMissing, "NodeMissing"),
         (Self::ForeignOwner, "ForeignOwner"),
+        (Self::CheckRefused, "CheckRefused"),
         (Self::PauseRefused, "PauseRefused"),
         (Self::MetricsNotServed, "MetricsNotServed"),
     ];

@@ -71,7 +71,7 @@ async fn observe(settings: &Settings, troubles: &Troubles) -> (Vec<Condition>, V
     let deadline = Instant::now() + TIME;
     let mut tasks = Tasks::start(settings, troubles);
     let mut engine = Engine::new(Duration::ZERO, BTreeMap::new());
-    let mut unseen: Vec<_> = ConditionType::ALL.iter().filter(|kind| !kind.is_optional()).copied().collect();
+    let mut unseen: Vec<_> = ConditionType::all().filter(|kind| !kind.is_optional()).collect();
     while !unseen.is_empty()
         && let Ok(Some((kind, view))) = timeout_at(deadline, tasks.reports.recv()).await
     {
@@ -90,14 +90,13 @@ async fn observe(settings: &Settings, troubles: &Troubles) -> (Vec<Condition>, V
 /// The conditions as an agent that has just started would publish them.
 fn conditions(engine: &mut Engine) -> Vec<Condition> {
     let evaluated = engine.evaluate(uptime());
-    let condition = |kind: &ConditionType| {
+    let condition = |kind: ConditionType| {
         let message = format!("no result within {} s", TIME.as_secs());
-        let silent =
-            Condition { kind: *kind, status: Status::Unknown, reason: "-".into(), message, since: Uptime::ZERO };
-        let condition = evaluated.iter().find(|condition| condition.kind == *kind).cloned();
+        let silent = Condition { kind, status: Status::Unknown, reason: "-".into(), message, since: Uptime::ZERO };
+        let condition = evaluated.iter().find(|condition| condition.kind == kind).cloned();
         condition.or_else(|| (!kind.is_optional()).then_some(silent))
     };
-    ConditionType::ALL.iter().filter_map(condition).collect()
+    ConditionType::all().filter_map(condition).collect()
 }
 
 /// Whether nodevigil can use the settings, the kernel log, systemd and the API server.

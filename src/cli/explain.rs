@@ -7,9 +7,9 @@ use super::advice::Advice;
 use super::{GOOD, Output, USAGE, advice, complain, print};
 use crate::condition::suppression::MAINTENANCE_SIGNALS;
 use crate::condition::{Reason, ReasonSpec};
-use crate::trouble::Trouble;
 use crate::report::table;
 use crate::settings::{RuleName, rule};
+use crate::trouble::Trouble;
 
 /// Explain a reason, a trouble of nodevigil itself or a rule of `nodevigil check`, and what to do; without a name, list them
 ///

@@ -1,11 +1,14 @@
 //! `nodevigil status`: what the agent last wrote to status.json.
 
+use std::ffi::OsStr;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValue, TypedValueParser};
+use clap::error::ErrorKind;
+use clap::{Arg, Command};
 use jiff::Timestamp;
 
 use super::{BAD, GOOD, Output, UNKNOWN, complain, is_colored, print};
@@ -27,7 +30,7 @@ const CLEAR: &str = "\x1b[H\x1b[J";
 #[derive(Debug, clap::Args)]
 pub struct Status {
     /// Show only this condition
-    #[arg(value_parser = PossibleValuesParser::new(ConditionType::ALL.iter().map(|kind| kind.name())), ignore_case = true)]
+    #[arg(value_parser = ConditionName)]
     condition: Option<String>,
     /// Print a table, or the content of /run/nodevigil/status.json
     #[arg(short, long, default_value = "text")]
@@ -35,6 +38,23 @@ pub struct Status {
     /// Redraw the table each second until Ctrl-C; if stdout is not a terminal, print it at each change
     #[arg(short, long)]
     watch: bool,
+}
+
+/// A condition of nodevigil's, or that of a custom check, whose name the agent alone knows.
+#[derive(Clone)]
+struct ConditionName;
+
+impl TypedValueParser for ConditionName {
+    type Value = String;
+
+    fn parse_ref(&self, command: &Command, _: Option<&Arg>, value: &OsStr) -> Result<String, clap::Error> {
+        let name = value.to_str().map(str::to_owned);
+        name.ok_or_else(|| clap::Error::new(ErrorKind::InvalidUtf8).with_cmd(command))
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(ConditionType::ALL.iter().map(|kind| PossibleValue::new(kind.name()))))
+    }
 }
 
 impl Status {
@@ -60,6 +80,10 @@ impl Status {
         let mut report = present(Path::new(report::PATH), now)?;
         if let Some(name) = &self.condition {
             report.conditions.retain(|condition| condition.kind.eq_ignore_ascii_case(name));
+            let is_ours = ConditionType::ALL.iter().any(|kind| kind.name().eq_ignore_ascii_case(name));
+            if report.conditions.is_empty() && !is_ours {
+                return Err(format!("the agent has no condition {name:?}; list them with: nodevigil status"));
+            }
         }
         Ok(report)
     }
@@ -143,7 +167,7 @@ fn text(report: &StatusReport, now: Timestamp, colored: bool) -> String {
         let status = condition.status.name().to_owned();
         let message = redact::escape_controls(&condition.message);
         let cells = [condition.kind.clone(), status, condition.reason.clone(), age, message];
-        (cells, if colored { color(condition.status, condition.is_problem()) } else { "" })
+        (cells, if colored { color(condition.status, condition.is_problem) } else { "" })
     };
     let table = table::text(["TYPE", "STATUS", "REASON", "AGE", "MESSAGE"], report.conditions.iter().map(row));
     remarks(report, now).into_iter().fold(table, |text, remark| text + &remark + "\n")
@@ -199,6 +223,7 @@ mod tests {
             reason: "KubeletCrashed".into(),
             message: "the kubelet was ended by SIGKILL".into(),
             since: "2026-01-01T00:00:00Z".parse().unwrap(),
+            is_problem: *status == ConditionStatus::False,
         };
         StatusReport {
             version: 1,

@@ -55,7 +55,7 @@ struct Problem {
 impl Engine {
     /// An engine for all conditions; a problem ends after its monitor has reported without it for `healthy_for`.
     pub fn new(healthy_for: Duration, downgraded: BTreeMap<Reason, ShownAs>) -> Self {
-        let conditions = ConditionType::ALL.iter().map(|&kind| ConditionState::new(kind)).collect();
+        let conditions = ConditionType::all().map(ConditionState::new).collect();
         Self { healthy_for, downgraded, conditions, suppression: None }
     }
 
@@ -131,7 +131,7 @@ impl Engine {
 
     fn state(&mut self, kind: ConditionType) -> &mut ConditionState {
         let state = self.conditions.iter_mut().find(|state| state.kind == kind);
-        state.expect("there is a state for each of ConditionType::ALL")
+        state.expect("there is a state for each type")
     }
 }
 
@@ -158,7 +158,7 @@ impl ConditionState {
     }
 
     fn adopt_problem(&mut self, observed: Condition, booted_since: bool, now: Uptime) {
-        let reason = Reason::by_name(&observed.reason).filter(|reason| reason.spec().condition == Some(self.kind));
+        let reason = Reason::of(self.kind, &observed.reason);
         let is_over = booted_since && reason.is_some_and(|reason| !reason.spec().survives_boot);
         let is_excused = matches!(self.view, Some((View::Excused(_), _)));
         if is_over || is_excused || self.problems.iter().any(|problem| problem.name == observed.reason) {
@@ -285,8 +285,7 @@ impl ConditionState {
     /// Whether it is `Unknown` with a reason of its own, not one that every condition can have.
     fn shows_a_reason_of_its_own(&self) -> bool {
         let shown = self.shown.as_ref().filter(|shown| shown.status == Status::Unknown);
-        let reason = shown.and_then(|shown| Reason::by_name(&shown.reason));
-        reason.is_some_and(|reason| reason.spec().condition == Some(self.kind))
+        shown.is_some_and(|shown| Reason::of(self.kind, &shown.reason).is_some())
     }
 
     fn condition(&self, status: Status, reason: &str, message: &str) -> Condition {

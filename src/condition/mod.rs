@@ -2,6 +2,7 @@
 //!
 //! Nothing here does I/O or reads a clock; the time is handed in. Uses no other module.
 
+pub mod custom;
 pub mod engine;
 pub mod profile;
 mod reasons;
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use custom::CustomType;
 pub use profile::Published;
 pub use reasons::Reason;
 pub use suppression::Suppression;
@@ -18,7 +20,7 @@ pub use suppression::Suppression;
 /// A moment, as time since boot (`CLOCK_BOOTTIME`), so that clock steps change nothing.
 pub type Uptime = Duration;
 
-/// The condition types that nodevigil owns.
+/// The condition types that nodevigil owns: its own, and those of the custom checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ConditionType {
     KubeletHealthy,
@@ -30,9 +32,12 @@ pub enum ConditionType {
     NodeKernelHealthy,
     NodeGPUHealthy,
     NodeBootstrapped,
+    #[serde(skip)]
+    Custom(CustomType),
 }
 
 impl ConditionType {
+    /// nodevigil's own.
     pub const ALL: &[Self] = &[
         Self::KubeletHealthy,
         Self::KubeletConfigValid,
@@ -45,8 +50,13 @@ impl ConditionType {
         Self::NodeBootstrapped,
     ];
 
+    /// nodevigil's own, and those of the custom checks.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Self::ALL.iter().copied().chain(custom::all())
+    }
+
     /// The type's name on the Node.
-    pub const fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::KubeletHealthy => "KubeletHealthy",
             Self::KubeletConfigValid => "KubeletConfigValid",
@@ -57,20 +67,27 @@ impl ConditionType {
             Self::NodeKernelHealthy => "NodeKernelHealthy",
             Self::NodeGPUHealthy => "NodeGPUHealthy",
             Self::NodeBootstrapped => "NodeBootstrapped",
+            Self::Custom(custom) => custom.name(),
         }
     }
 
     /// The status of the condition while there is a problem: `False`, but for a type that names a problem.
-    pub const fn problem_status(self) -> Status {
+    pub fn problem_status(self) -> Status {
         match self {
             Self::MemoryExhaustionImminent => Status::True,
+            Self::Custom(custom) => custom.problem_status(),
             _ => Status::False,
         }
     }
 
     /// The status of the condition without a problem.
-    pub const fn healthy_status(self) -> Status {
+    pub fn healthy_status(self) -> Status {
         self.problem_status().opposite()
+    }
+
+    /// Whether the condition is written on the Node. That of a custom check that names no type is not.
+    pub fn is_published(self) -> bool {
+        if let Self::Custom(custom) = self { custom.is_published() } else { true }
     }
 
     /// Whether only hosts with certain hardware have the condition.
@@ -80,7 +97,7 @@ impl ConditionType {
 
     /// The type of that name, if nodevigil owns it.
     pub fn by_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|kind| kind.name() == name)
+        Self::all().find(|kind| kind.name() == name)
     }
 }
 

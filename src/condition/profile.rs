@@ -82,6 +82,16 @@ const NPD: &[ProfileType] = &[
     ProfileType { with: "(xfs, ", ..npd("XfsShutdown", &[NodeStorageHealthy], &[Reason::StorageIOError], ("XfsHasShutdown", "XfsHasNotShutDown")) },
 ];
 
+/// Whether the profile `npd` has a type of this name.
+pub fn is_of_npd(name: &str) -> bool {
+    NPD.iter().any(|row| row.name == name)
+}
+
+/// Whether a profile has a type of this name.
+pub fn adds(name: &str) -> bool {
+    is_of_npd(name) || EKS.iter().any(|row| row.name == name)
+}
+
 /// Under which names conditions are written on the Node.
 #[derive(Debug, Clone, Copy)]
 pub struct Names {
@@ -103,7 +113,11 @@ impl Names {
     /// That name, if conditions are written under it.
     pub fn find(self, name: &str) -> Option<&'static str> {
         let has_native = !self.profile_only || self.profile == Profile::Native;
-        let native = ConditionType::by_name(name).filter(|_| has_native).map(ConditionType::name);
+        let is_written = |kind: &ConditionType| match kind {
+            ConditionType::Custom(_) => kind.is_published(),
+            _ => has_native,
+        };
+        let native = ConditionType::by_name(name).filter(is_written).map(ConditionType::name);
         native.or_else(|| self.types().0.iter().map(|row| row.name).find(|row| *row == name))
     }
 

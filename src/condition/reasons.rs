@@ -4,6 +4,7 @@ use super::ConditionType::{
     self, ContainerRuntimeHealthy, KubeletConfigValid, KubeletHealthy, MemoryExhaustionImminent, NodeBootstrapped,
     NodeGPUHealthy, NodeKernelHealthy, NodeMemoryHealthy, NodeStorageHealthy,
 };
+use super::custom::CustomReason;
 use super::{ReasonSpec, Remedy, Status};
 
 /// One row for each reason: name, condition, status, whether it is sampled, remedy, whether it survives a reboot, meaning.
@@ -11,18 +12,24 @@ macro_rules! reasons {
     ($($name:ident: $condition:expr, $status:ident, $sampled:literal, $remedy:ident, $survives_boot:literal, $meaning:literal;)*) => {
         /// The reason of a condition. The smaller of two reasons is the worse one.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
-        pub enum Reason { $($name),* }
+        pub enum Reason {
+            $($name,)*
+            #[serde(skip)]
+            Custom(CustomReason),
+        }
 
         impl Reason {
+            /// Those of nodevigil's own conditions.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
             /// The reason's row.
-            pub const fn spec(self) -> &'static ReasonSpec {
+            pub fn spec(self) -> &'static ReasonSpec {
                 match self {
                     $(Self::$name => &ReasonSpec {
                         name: stringify!($name), condition: $condition, status: Status::$status, sampled: $sampled,
                         remedy: Remedy::$remedy, survives_boot: $survives_boot, meaning: $meaning,
-                    }),*
+                    },)*
+                    Self::Custom(custom) => custom.spec(),
                 }
             }
         }
@@ -107,13 +114,25 @@ reasons! {
 }
 
 impl Reason {
-    /// The reason with this name, to read conditions that an earlier run of the agent published.
+    /// The reason with this name that is in the table.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|reason| reason.spec().name == name)
     }
 
+    /// The reason of this condition with this name, to read conditions that an earlier run of the agent published. None if every condition
+    /// can have it.
+    pub fn of(condition: ConditionType, name: &str) -> Option<Self> {
+        match condition {
+            ConditionType::Custom(custom) => custom.reasons().find(|reason| reason.spec().name == name),
+            _ => Self::by_name(name).filter(|reason| reason.spec().condition == Some(condition)),
+        }
+    }
+
     /// The reason of a healthy condition: the last row of the table for this condition.
     pub fn healthy(condition: ConditionType) -> Self {
+        if let ConditionType::Custom(custom) = condition {
+            return custom.reasons().next_back().expect("it has one of health");
+        }
         let mut rows = Self::ALL.iter().rev().copied().filter(|reason| reason.spec().condition == Some(condition));
         rows.next().expect("every condition has a row in the table")
     }

@@ -1,8 +1,11 @@
-//! The last error that a unit logged before it ended, by `journalctl(1)`.
+//! The journal, by `journalctl(1)`: the last error that a unit logged before it ended, and lines as they come.
 
+use std::io;
 use std::time::Duration;
 
-use tokio::process::Command;
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
 
 use super::child;
 
@@ -59,9 +62,94 @@ fn shown(line: &str) -> String {
     redact::sanitize_line(text, MAX_LINE_BYTES)
 }
 
+/// A line of the journal.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// The unit that has logged it, or that PID 1 has logged it about.
+    pub unit: String,
+    /// What the process that logged it calls itself.
+    pub identifier: String,
+    pub message: String,
+    /// Its time of day, in microseconds since 1970.
+    pub at_micros: i64,
+}
+
+/// Lines of the journal, the oldest first, and then as they come.
+#[derive(Debug)]
+pub struct Tail {
+    lines: Lines<BufReader<ChildStdout>>,
+    /// Killed when this is dropped.
+    _child: Child,
+}
+
+impl Tail {
+    /// Lines of these units and identifiers since that time, in seconds since 1970; none: since the host's boot.
+    pub async fn start(units: &[String], identifiers: &[String], since_secs: Option<i64>) -> io::Result<Self> {
+        let since = since_secs.map_or_else(|| "--boot".to_owned(), |secs| format!("--since=@{secs}"));
+        let mut command = Command::new("journalctl");
+        command.args(["--no-pager", "--quiet", "--follow", "--no-tail", "--output=json", &since]);
+        command.arg("--output-fields=MESSAGE,_SYSTEMD_UNIT,UNIT,_PID,SYSLOG_IDENTIFIER");
+        // Fields in succession have to match together, and `+` means or.
+        let of_unit =
+            |unit: &String| [vec![format!("_SYSTEMD_UNIT={unit}")], vec![format!("UNIT={unit}"), "_PID=1".into()]];
+        let of_identifier = |identifier: &String| vec![format!("SYSLOG_IDENTIFIER={identifier}")];
+        let matches: Vec<_> = units.iter().flat_map(of_unit).chain(identifiers.iter().map(of_identifier)).collect();
+        command.args(matches.join(&"+".to_owned()));
+        let mut child = child::start(command).await?;
+        let stdout = child.stdout.take().ok_or_else(|| io::Error::other("journalctl has no stdout"))?;
+        Ok(Self { lines: BufReader::new(stdout).lines(), _child: child })
+    }
+
+    /// The next line.
+    ///
+    /// # Errors
+    /// When journalctl has ended.
+    pub async fn next(&mut self) -> io::Result<Entry> {
+        let line = self.lines.next_line().await?;
+        line.map(|line| entry(&line)).ok_or_else(|| io::Error::other("journalctl has ended"))
+    }
+}
+
+/// A line of `journalctl --output=json`, which leaves out texts of more than 4 KiB.
+fn entry(line: &str) -> Entry {
+    let fields: Value = serde_json::from_str(line).unwrap_or_default();
+    let text = |name: &str| match &fields[name] {
+        // A text with a control character.
+        Value::Array(bytes) => {
+            let bytes: Vec<u8> = bytes.iter().filter_map(|byte| u8::try_from(byte.as_u64()?).ok()).collect();
+            String::from_utf8_lossy(&bytes).into_owned()
+        }
+        value => value.as_str().unwrap_or_default().to_owned(),
+    };
+    let unit = if text("_PID") == "1" && fields["UNIT"].is_string() { "UNIT" } else { "_SYSTEMD_UNIT" };
+    Entry {
+        unit: text(unit),
+        identifier: text("SYSLOG_IDENTIFIER"),
+        message: text("MESSAGE"),
+        at_micros: text("__REALTIME_TIMESTAMP").parse().unwrap_or_default(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_entry_is_of_the_unit_that_logged_it_or_that_systemd_logged_it_about() {
+        let of_unit = r#"{"_SYSTEMD_UNIT":"a.service","_PID":"7","SYSLOG_IDENTIFIER":"a","MESSAGE":[27,91,49,109,104,105],"__REALTIME_TIMESTAMP":"1000000"}"#;
+        let wanted = Entry {
+            unit: "a.service".into(),
+            identifier: "a".into(),
+            message: "\u{1b}[1mhi".into(),
+            at_micros: 1_000_000,
+        };
+        assert_eq!(entry(of_unit), wanted);
+        let about = r#"{"_SYSTEMD_UNIT":"init.scope","_PID":"1","UNIT":"a.service","MESSAGE":"Started a.","SYSLOG_IDENTIFIER":"systemd"}"#;
+        assert_eq!((entry(about).unit.as_str(), entry(about).message.as_str()), ("a.service", "Started a."));
+        let forged = r#"{"_SYSTEMD_UNIT":"b.service","_PID":"8","UNIT":"a.service","MESSAGE":"Started a."}"#;
+        assert_eq!(entry(forged).unit, "b.service");
+        assert_eq!((entry("{"), entry(r#"{"MESSAGE":null}"#)), (Entry::default(), Entry::default()));
+    }
 
     /// Of what the unit logged, in that order.
     fn best(logged: &str) -> Option<String> {

@@ -4,6 +4,7 @@
 
 pub mod bootstrap;
 pub mod config;
+pub mod custom;
 pub mod gpu;
 pub mod kernel;
 pub mod kubelet;
@@ -16,12 +17,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
 use prometheus_client::metrics::histogram::Histogram;
 use tokio::sync::{mpsc, watch};
 
 use crate::condition::{ConditionType, Reason, Uptime, View};
 use crate::facts::ApiFacts;
-use crate::host::clock::next_multiple;
+use crate::host::clock::{Now, next_multiple};
 use crate::host::kmsg::KernelLog;
 use crate::host::kubelet::{KubeletFacts, Watched};
 use crate::host::process::ProcessId;
@@ -68,6 +70,20 @@ impl Reporter {
         self.last = Some((view.clone(), now));
         self.reports.send((self.kind, view)).await.is_ok()
     }
+}
+
+/// Whether `text` begins with `line`, in which `*` is for any text.
+fn begins_like(text: &str, line: &str) -> bool {
+    let mut parts = line.split('*');
+    let Some(rest) = parts.next().and_then(|start| text.strip_prefix(start)) else { return false };
+    parts.try_fold(rest, |rest, part| Some(rest.split_once(part)?.1)).is_some()
+}
+
+/// The time of day at an earlier time since boot, in whole seconds. What is shown has the time of day; what is compared, that since boot.
+fn wall_at(at: Uptime, now: Now) -> Timestamp {
+    let ago = SignedDuration::try_from(now.uptime.saturating_sub(at)).unwrap_or_default();
+    let then = now.wall.checked_sub(ago).unwrap_or(now.wall);
+    Timestamp::from_second(then.as_second()).unwrap_or(then)
 }
 
 /// The services that hang now, by what they are (`kubelet`, `container runtime`): the main process, and since when its monitor has

@@ -33,6 +33,10 @@ const HEARTBEAT: Duration = Duration::from_mins(30);
 const PUBLISHED_WITHIN: SignedDuration = SignedDuration::from_secs(5);
 /// The longest time between two attempts to write what the API server refuses.
 const LONGEST_DELAY: Duration = Duration::from_mins(1);
+/// When the condition of a custom check that the API server refuses is tried again. Of several each is tried alone, so far apart, because one
+/// of them may be the reason.
+const REFUSED_FOR: Duration = Duration::from_mins(10);
+const TRIED_APART: Duration = Duration::from_secs(2);
 
 /// A request to the API server.
 #[derive(Debug)]
@@ -88,6 +92,8 @@ struct TypeState {
     rewrites: Budget,
     /// The field manager that owns or overwrites it, while our values are not written for that reason.
     left_to: Option<String>,
+    /// Of a custom check: why the API server refuses it, and until when it is left as it is on the Node.
+    refused: Option<(String, Uptime)>,
 }
 
 /// What was sent last; in the beginning, what the Node showed first.
@@ -116,13 +122,14 @@ type Wanted<'d> = Vec<(&'d Published, NodeCondition)>;
 
 impl Default for TypeState {
     fn default() -> Self {
-        Self { sent: None, late: None, rewrites: Budget::new(3, Duration::from_hours(1)), left_to: None }
+        let rewrites = Budget::new(3, Duration::from_hours(1));
+        Self { sent: None, late: None, rewrites, left_to: None, refused: None }
     }
 }
 
 impl Reconciler {
     /// Nothing is known of the Node yet.
-    pub fn new(taints: TaintSettings, names: Names) -> Self {
+    pub fn new(taints: &TaintSettings, names: Names) -> Self {
         let sender = Sender {
             uid: String::new(),
             names,
@@ -163,6 +170,41 @@ impl Reconciler {
         self.sender.answered(request, failure, now);
     }
 
+    /// Takes in that an apply was refused. If it had conditions of custom checks that the Node does not have, they are left out for a time:
+    /// a policy that does not list their types must not hold nodevigil's own back. Whether it is so.
+    pub fn refused(&mut self, request: &Request, why: &str, now: Now) -> bool {
+        let Request::Apply(applied) = request else { return false };
+        let (facts, conditions) =
+            (self.node(), applied.status.iter().flat_map(|status| status.conditions.iter().flatten()));
+        let is_on_node = |condition: &NodeCondition| {
+            let shown = facts.and_then(|facts| facts.condition(&condition.type_));
+            shown.is_some_and(|shown| theirs(shown) == *condition)
+        };
+        let custom = conditions.filter_map(|condition| {
+            let kind = ConditionType::by_name(&condition.type_)?;
+            (matches!(kind, ConditionType::Custom(_)) && !is_on_node(condition)).then(|| kind.name())
+        });
+        let mut custom: Vec<_> = custom.collect();
+        let was_refused = |name: &&str| self.sender.types.get(name).is_some_and(|state| state.refused.is_some());
+        if custom.iter().any(was_refused) {
+            custom.retain(was_refused);
+        }
+        for (index, name) in (1..).zip(&custom) {
+            let wait = if custom.len() == 1 { REFUSED_FOR } else { TRIED_APART * index };
+            self.sender.types.entry(name).or_default().refused = Some((why.to_owned(), now.uptime + wait));
+        }
+        !custom.is_empty()
+    }
+
+    /// In a sentence for each, the conditions of custom checks that the API server refuses; none if it takes all.
+    pub fn refused_types(&self) -> Option<String> {
+        let refused = self.sender.types.iter().filter_map(|(name, state)| {
+            let (why, _) = state.refused.as_ref()?;
+            Some(format!("the API server refuses condition {name} of a custom check: {why}; add the type to checkTypes in the policy"))
+        });
+        Some(refused.collect::<Vec<_>>().join("; ")).filter(|all| !all.is_empty())
+    }
+
     fn observe(&mut self, node: Option<ObservedNode>, now: Now) {
         self.node = node.inspect(|node| self.sender.observe(node, now));
     }
@@ -186,7 +228,9 @@ impl Reconciler {
     pub fn is_urgent(&self, desired: &Desired) -> bool {
         let is_shown = |wanted: &Published| {
             let shown = self.node().and_then(|node| node.condition(wanted.name));
-            shown.is_some_and(|shown| (&*shown.status, &shown.reason) == (wanted.status.name(), &wanted.reason))
+            let is_refused = self.sender.types.get(wanted.name).is_some_and(|state| state.refused.is_some());
+            is_refused
+                || shown.is_some_and(|shown| (&*shown.status, &shown.reason) == (wanted.status.name(), &wanted.reason))
         };
         let matters = desired.without_taints || desired.conditions.iter().any(Condition::is_problem);
         matters && !desired.published.iter().all(is_shown)
@@ -206,6 +250,9 @@ impl Sender {
             (Request::Taint(_), _) => return self.tainter.answered(now),
             (Request::Apply(_), None) => {
                 self.heartbeat_at = now.uptime + HEARTBEAT.mul_f64(0.9 + fastrand::f64() / 5.0);
+                self.types
+                    .values_mut()
+                    .for_each(|state| state.refused = state.refused.take().filter(|(_, until)| now.uptime < *until));
                 // Else something, such as an admission webhook, has changed what was sent.
                 let is_shown = self.types.values().all(TypeState::is_shown);
                 if is_shown {
@@ -267,7 +314,8 @@ impl Sender {
             Difference::Status => true,
         };
         if now.uptime < self.heartbeat_at && !is_due() {
-            return Step::WaitUntil(self.heartbeat_at);
+            let again = self.types.values().filter_map(|state| state.refused.as_ref().map(|(_, until)| *until));
+            return Step::WaitUntil(again.filter(|until| now.uptime < *until).fold(self.heartbeat_at, Ord::min));
         }
         Step::Send(Request::Apply(Box::new(self.apply(node, wanted, now))))
     }
@@ -292,6 +340,10 @@ impl Sender {
             state.left_to =
                 ownership.foreign.filter(|_| !ownership.ours || (differs && !state.rewrites.allows(now.uptime)));
             match (&state.left_to, shown) {
+                _ if state.is_left_out(now) => {
+                    // What is there stays: the API server would delete it if the apply left it out.
+                    wanted.extend(shown.filter(|_| ownership.ours).map(|shown| (published, theirs(shown))));
+                }
                 (None, _) => wanted.push((published, condition)),
                 (Some(_), Some(shown)) if ownership.ours => wanted.push((published, theirs(shown))),
                 _ => {}
@@ -306,7 +358,7 @@ impl Sender {
         for (published, condition) in wanted {
             let (state, ownership) = (self.types.entry(published.name).or_default(), node.ownership(published.name));
             is_conditional |= state.left_to.is_some() || !ownership.ours;
-            if state.left_to.is_none() {
+            if state.left_to.is_none() && !state.is_left_out(now) {
                 if ownership.foreign.is_some() && difference(&condition, node) != Difference::None {
                     state.rewrites.take(now.uptime);
                 }
@@ -338,6 +390,11 @@ impl Step {
 }
 
 impl TypeState {
+    /// Whether the API server has refused it, and it is not tried again yet.
+    fn is_left_out(&self, now: Now) -> bool {
+        self.refused.as_ref().is_some_and(|(_, until)| now.uptime < *until)
+    }
+
     /// Whether the Node shows what was sent last, or it is left to another field manager.
     fn is_shown(&self) -> bool {
         self.left_to.is_some() || self.sent.is_none_or(|sent| sent.is_shown)

@@ -66,7 +66,7 @@ impl Publisher {
     /// Publishes until it is dropped. A failure is recorded as a trouble, and tried again.
     pub async fn run(mut self) -> Infallible {
         let api = ApiConnection::new(self.facts.clone(), self.requests.clone(), self.troubles.clone());
-        let mut reconciler = Reconciler::new(self.taints.clone(), self.settings.names());
+        let mut reconciler = Reconciler::new(&self.taints, self.settings.names());
         let mut events = EventQueue::new(uptime());
         api.spread_over(self.settings.spread_secs.duration());
         if self.settings.publish == Publish::None {

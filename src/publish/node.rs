@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use super::clock::sleep_until;
 use super::conditions::{Reconciler, Request, Step};
-use super::connection::{ApiConnection, Failure, WATCH};
+use super::connection::{ApiConnection, Failure, WATCH, describe};
 use super::observed::{FIELD_MANAGER, ObservedNode};
 use super::pacing::Backoff;
 use crate::condition::{Desired, Uptime};
@@ -117,6 +117,11 @@ impl<'a> Publishing<'a> {
             }
         };
         let error = answer.as_ref().err();
+        if let Some(error) = error.filter(|error| Failure::of(error) == Failure::Refused)
+            && self.reconciler.refused(&request, &describe(error), self.api.now())
+        {
+            return;
+        }
         self.failed_writes = failures(self.failed_writes, &request, error.map(Failure::of));
         self.api.record_answer(title, self.name, error);
         if self.failed_writes >= MAX_FAILED_WRITES && !matches!(request, Request::Read) {
@@ -181,6 +186,7 @@ impl<'a> Publishing<'a> {
     /// Passes the Node on to the rest of the agent.
     fn show(&self) {
         self.api.troubles.replace(Trouble::ForeignOwner, self.reconciler.foreign_owners());
+        self.api.troubles.replace(Trouble::CheckRefused, self.reconciler.refused_types());
         let node = self.reconciler.node();
         if node.is_none() {
             // Nothing is applied to a Node that does not exist: that the last apply was refused is over.
@@ -268,7 +274,7 @@ mod tests {
         let (_engine, mut desired) =
             watch::channel(Desired { node_uid: Some("u1".into()), published, ..Desired::default() });
         let client = api.wrap(server(sender));
-        let mut reconciler = Reconciler::new(TaintSettings::default(), KubernetesSettings::default().names());
+        let mut reconciler = Reconciler::new(&TaintSettings::default(), KubernetesSettings::default().names());
         let (uri, node) = tokio::select! {
             _ = publish_conditions(client, "n1", &api, &mut reconciler, &mut desired) => unreachable!(),
             applied = applied.recv() => applied.unwrap(),
@@ -296,7 +302,7 @@ mod tests {
         let api = ApiConnection::new(facts, RequestCounts::default(), Troubles::default());
         let client = api.wrap(Client::new(service, "default"));
         let (_engine, mut desired) = watch::channel(Desired::default());
-        let mut reconciler = Reconciler::new(TaintSettings::default(), KubernetesSettings::default().names());
+        let mut reconciler = Reconciler::new(&TaintSettings::default(), KubernetesSettings::default().names());
         let is_reached = |facts: &ApiFacts| matches!(facts.reach, Reach::Reached { .. }) && facts.node.is_some();
         let test = async {
             // Before the first request, and while nothing is to be sent.
@@ -316,7 +322,7 @@ mod tests {
         let troubles = Troubles::default();
         let api =
             ApiConnection::new(watch::Sender::new(ApiFacts::default()), RequestCounts::default(), troubles.clone());
-        let mut reconciler = Reconciler::new(TaintSettings::default(), KubernetesSettings::default().names());
+        let mut reconciler = Reconciler::new(&TaintSettings::default(), KubernetesSettings::default().names());
         let mut node = Publishing::new(server(mpsc::unbounded_channel().0), "n1", &api, &mut reconciler);
         let (now, secs) = (uptime(), Duration::from_secs);
         node.saw(false, now);

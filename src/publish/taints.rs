@@ -6,7 +6,7 @@
 //! - The list of taints is written as a whole, so others' taints stay as they were read, and the write fails if the Node has changed
 //!   since. A taint of ours that another writer drops, as Karpenter 1.15 may with its taint `karpenter.sh/rebooting`, is set again.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Taint;
@@ -34,15 +34,20 @@ pub fn patch(node: &ObservedNode, taints: &[Taint]) -> Value {
 /// Which taints the Node should have, and what was tried.
 #[derive(Debug)]
 pub struct Tainter {
-    settings: TaintSettings,
+    /// As in `[taints] effect`.
+    effect: String,
+    /// The conditions that are listed there.
+    kinds: BTreeSet<ConditionType>,
     /// Since when monitors have reported a problem of each condition.
     problems: HashMap<ConditionType, Uptime>,
     pub backoff: Backoff,
 }
 
 impl Tainter {
-    pub fn new(settings: TaintSettings) -> Self {
-        Self { settings, problems: HashMap::new(), backoff: Backoff::new(LONGEST_DELAY) }
+    pub fn new(settings: &TaintSettings) -> Self {
+        let kinds = settings.conditions.iter().filter_map(|name| ConditionType::by_name(name.as_str())).collect();
+        let effect = format!("{:?}", settings.effect);
+        Self { effect, kinds, problems: HashMap::new(), backoff: Backoff::new(LONGEST_DELAY) }
     }
 
     /// What to do now about the taints of a Node that the engine has adopted.
@@ -62,14 +67,12 @@ impl Tainter {
 
     /// The taints that the Node should have now, and when the next one is due.
     fn wanted(&mut self, desired: &Desired, present: &[Taint], now: Now) -> (Vec<Taint>, Uptime) {
-        let effect = format!("{:?}", self.settings.effect);
-        let is_ours_to_set = |taint: &Taint| {
-            taint.effect == effect && self.settings.conditions.iter().any(|kind| key(*kind) == taint.key)
-        };
+        let is_ours_to_set =
+            |taint: &Taint| taint.effect == self.effect && self.kinds.iter().any(|kind| key(*kind) == taint.key);
         let mut taints: Vec<_> =
             present.iter().filter(|taint| !is_ours(taint) || is_ours_to_set(taint)).cloned().collect();
         let mut due = Uptime::MAX;
-        for kind in &self.settings.conditions {
+        for kind in &self.kinds {
             let key = key(*kind);
             let condition = desired.conditions.iter().find(|condition| condition.kind == *kind);
             let is_problem = condition.is_some_and(Condition::is_problem) && !desired.ending.contains(kind);
@@ -82,7 +85,7 @@ impl Tainter {
             };
             // It may have ended and come back between two steps.
             let since = (*self.problems.entry(*kind).or_insert(now.uptime)).max(condition.since);
-            let is_sampled = Reason::by_name(&condition.reason).is_none_or(|reason| reason.spec().sampled);
+            let is_sampled = Reason::of(*kind, &condition.reason).is_none_or(|reason| reason.spec().sampled);
             let at = since + if is_sampled { SAMPLED_AFTER } else { Duration::ZERO };
             if taints.iter().any(|taint| taint.key == key) {
                 continue; // with the reason of the time when it was set
@@ -92,7 +95,7 @@ impl Tainter {
                 continue;
             }
             let (value, time_added) = (Some(condition.reason.clone()), Some(Time(whole_seconds(now.server))));
-            taints.push(Taint { key, value, effect: effect.clone(), time_added });
+            taints.push(Taint { key, value, effect: self.effect.clone(), time_added });
         }
         (taints, due)
     }
@@ -110,6 +113,7 @@ pub fn key(kind: ConditionType) -> String {
         ConditionType::NodeKernelHealthy => "kernel-unhealthy",
         ConditionType::NodeGPUHealthy => "gpu-unhealthy",
         ConditionType::NodeBootstrapped => "not-bootstrapped",
+        ConditionType::Custom(_) => return format!("{TAINT_PREFIX}check-{}", kind.name().replace('/', "_")),
     };
     format!("{TAINT_PREFIX}{name}")
 }

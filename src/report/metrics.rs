@@ -67,10 +67,10 @@ impl Metrics {
         troubles: Troubles,
     ) -> Self {
         let transitions = Family::<TransitionLabels, Counter>::default();
-        for kind in ConditionType::ALL {
+        for kind in ConditionType::all() {
             for status in Status::ALL {
                 // A counter that appears with its first increase has none, to PromQL's rate().
-                drop(transitions.get_or_create(&transition_labels(*kind, *status)));
+                drop(transitions.get_or_create(&transition_labels(kind, *status)));
             }
         }
         let probe_seconds = Histogram::new(PROBE_BUCKETS);
@@ -317,6 +317,7 @@ nodevigil_trouble{name="KernelLogUnreadable"} 0
 nodevigil_trouble{name="IdentityUnusable"} 0
 nodevigil_trouble{name="ApiRefused"} 0
 nodevigil_trouble{name="ForeignOwner"} 0
+nodevigil_trouble{name="CheckRefused"} 0
 nodevigil_trouble{name="PauseRefused"} 0
 nodevigil_trouble{name="MetricsNotServed"} 0
 nodevigil_trouble{name="NodeMissing"} 0

@@ -7,8 +7,7 @@ use std::path::Path;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::condition::{Condition, ConditionType, Desired, Status, Uptime};
-use crate::facts::{ApiFacts, Reach};
+use crate::condition::{Condition, Desired, Status, Uptime};
 use crate::files;
 use crate::host::pause::Pause;
 use crate::trouble::Trouble;
@@ -48,12 +47,15 @@ pub struct ConditionReport {
     pub message: String,
     /// Since when it has this status: the Node's `lastTransitionTime`, if the Node shows the same status.
     pub since: Timestamp,
+    /// Whether that is a problem. Of most types it is one if the status is `False`.
+    #[serde(default)]
+    pub is_problem: bool,
 }
 
 impl ConditionReport {
-    /// Whether it shows a problem, which for most types is status `False`.
-    pub fn is_problem(&self) -> bool {
-        ConditionType::by_name(&self.kind).is_some_and(|kind| kind.problem_status() == self.status)
+    /// Its status, and whether it shows a problem.
+    pub fn state(&self) -> (Status, bool) {
+        (self.status, self.is_problem)
     }
 }
 
@@ -112,6 +114,7 @@ impl StatusReport {
             reason: condition.reason.clone(),
             message: condition.message.clone(),
             since: since(condition, &present, previous),
+            is_problem: condition.is_problem(),
         });
         let troubles = present.troubles.iter();
         let troubles =
@@ -246,7 +249,7 @@ mod tests {
         let pause = Pause { until: time("2026-01-01T01:00:00Z"), by: "ann".into(), reason: Some("new disk".into()) };
         report.pause = Some(pause);
         let expected = r#"{"version":1,"agent_version":"0","pid":1,"written_at":"2026-01-01T00:01:00Z","node":"worker-1",
-"conditions":[{"type":"KubeletHealthy","status":"False","reason":"KubeletCrashed","message":"m","since":"2026-01-01T00:01:00Z"}],
+"conditions":[{"type":"KubeletHealthy","status":"False","reason":"KubeletCrashed","message":"m","since":"2026-01-01T00:01:00Z","is_problem":true}],
 "published":{"state":"unreached","since":"2026-01-01T00:00:00Z","error":"connection refused"},
 "kubelet":{"unit":"kubelet.service","pid":7,"healthz":null,"sync_loop_unwatched":null},"pause":{"until":"2026-01-01T01:00:00Z","by":"ann","reason":"new disk"},
 "troubles":[{"name":"BusLost","message":"no answer"}]}"#;

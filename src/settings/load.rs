@@ -11,7 +11,7 @@ use std::{fmt, fs, io};
 
 use toml::{Table, Value};
 
-use super::Settings;
+use super::{Settings, custom};
 use crate::files;
 
 /// The exit code for invalid settings: `EX_CONFIG` of sysexits.h, which systemd shows as `status=78/CONFIG`.
@@ -61,7 +61,24 @@ pub fn load_files(files: &[PathBuf]) -> Result<Settings, Error> {
     if !problems.is_empty() {
         return Err(Error { problems });
     }
-    merged.try_into().map_err(|error: toml::de::Error| Error { problems: vec![error.to_string()] })
+    let settings: Settings =
+        merged.try_into().map_err(|error: toml::de::Error| Error { problems: vec![error.to_string()] })?;
+    let definitions = custom::definitions(&settings.custom).map_err(|problem| Error { problems: vec![problem] })?;
+    // A check and the taint of its condition may be in two files.
+    for unknown in custom::unknown_types(&settings.taints.conditions, &definitions) {
+        let place = files.iter().find_map(|path| place_of(path, unknown)).unwrap_or_default();
+        let wanted = "expected one that `nodevigil explain` lists, or that a check of [custom] has";
+        problems.push(format!("{place}taints.conditions: no condition is named {unknown}: {wanted}"));
+    }
+    if problems.is_empty() { Ok(settings) } else { Err(Error { problems }) }
+}
+
+/// The first line of the file that has this word in quotes, as `path:line: `.
+fn place_of(path: &Path, word: &str) -> Option<String> {
+    let text = files::read(path, MAX_FILE_BYTES).ok()?;
+    let quoted = ['"', '\''].map(|quote| format!("{quote}{word}{quote}"));
+    let index = text.lines().position(|line| quoted.iter().any(|word| line.contains(word)))?;
+    Some(format!("{}:{}: ", path.display(), index + 1))
 }
 
 /// The files that make up the settings, in the order in which they are read.
@@ -148,7 +165,7 @@ fn merge(settings: &mut Table, later: Table) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::condition::{ConditionType, Reason, ShownAs};
+    use crate::condition::{Reason, ShownAs};
     use crate::settings::{CloudProvider, IntentSettings, ReasonSettings, accepted};
 
     fn write(root: &Path, path: &str, text: &str) {
@@ -200,6 +217,11 @@ mod tests {
             (
                 "[reasons.KubeletHangs]\nas = 'off'",
                 "1:10: reasons: no reason is named KubeletHangs: expected a reason that `nodevigil explain` lists",
+            ),
+            (
+                "[taints]\nconditions = [\n'KubeletHelthy']",
+                "3: taints.conditions: no condition is named KubeletHelthy: expected one that `nodevigil explain` lists, or that a \
+                 check of [custom] has",
             ),
             (
                 "[check]\nignore = ['SD001', 'RS01']",
@@ -270,7 +292,7 @@ mod tests {
             node_labels: BTreeMap::from([("pool".into(), "blue".into())]),
         };
         settings.check.ignore = vec!["RS001".parse().unwrap(), "cl".parse().unwrap()];
-        settings.taints.conditions.insert(ConditionType::KubeletHealthy);
+        settings.taints.conditions.insert("KubeletHealthy".to_owned().try_into().unwrap());
         settings.reasons.insert(Reason::KubeletHung, ReasonSettings { shown_as: ShownAs::Warning });
         settings.runtime.endpoint = Some("unix:///run/crio/crio.sock".into());
         settings.runtime.unit = Some("crio.service".into());

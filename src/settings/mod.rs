@@ -3,6 +3,7 @@
 //! Uses `condition` for the names of conditions and reasons.
 
 pub mod accepted;
+pub mod custom;
 mod load;
 pub mod rule;
 mod values;
@@ -13,12 +14,14 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+pub use custom::CustomSettings;
+use custom::TypeName;
 pub use load::*;
 pub use rule::RuleName;
 pub use values::Secs;
 
 use crate::condition::profile::{Names, Profile};
-use crate::condition::{ConditionType, Reason, ShownAs};
+use crate::condition::{Reason, ShownAs};
 
 /// All settings, each with its default.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -38,6 +41,9 @@ pub struct Settings {
     /// Reasons that are published as a warning or not at all, by name.
     #[serde(deserialize_with = "values::reasons")]
     pub reasons: BTreeMap<Reason, ReasonSettings>,
+    /// Checks that an administrator defines, by name.
+    #[serde(deserialize_with = "custom::checks")]
+    pub custom: BTreeMap<String, CustomSettings>,
 }
 
 /// `[conditions]`
@@ -190,7 +196,7 @@ pub struct CheckSettings {
 #[serde(default, deny_unknown_fields)]
 pub struct TaintSettings {
     /// The conditions for which nodevigil taints the Node while they show a problem. This needs a kubeconfig of nodevigil's own.
-    pub conditions: BTreeSet<ConditionType>,
+    pub conditions: BTreeSet<TypeName>,
     /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`. `NoExecute` evicts every pod that does not tolerate the taint and ignores
     /// disruption budgets. packaging/kubernetes/policy.yaml denies it until you list it there.
     pub effect: TaintEffect,

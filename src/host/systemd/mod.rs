@@ -8,6 +8,7 @@
 
 mod loaded;
 mod signal;
+pub mod transient;
 mod unit;
 
 use std::collections::HashMap;

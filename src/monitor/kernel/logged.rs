@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::patterns::{self, Class};
 use super::witness::{Detector, Witnesses};
@@ -12,6 +12,7 @@ use crate::condition::{Finding, Reason, Uptime};
 use crate::host::clock::Now;
 use crate::host::kernel::Counters;
 use crate::host::kmsg::Line;
+use crate::monitor::wall_at;
 
 /// A problem is over when it was not logged for this long.
 const TROUBLE_LASTS: Duration = Duration::from_mins(5);
@@ -29,13 +30,6 @@ const MAX_LINE_BYTES: usize = 200;
 const WORKQUEUE_STUCK_SECS: u64 = 120;
 /// The lines of an event of the hardware (APEI) begin with its number in braces, and this.
 const HARDWARE_EVENT: &str = "[Hardware Error]: ";
-
-/// The time of day at an earlier time since boot, in whole seconds. What is shown has the time of day; what is compared, that since boot.
-pub(super) fn wall_at(at: Uptime, now: Now) -> Timestamp {
-    let ago = SignedDuration::try_from(now.uptime.saturating_sub(at)).unwrap_or_default();
-    let then = now.wall.checked_sub(ago).unwrap_or(now.wall);
-    Timestamp::from_second(then.as_second()).unwrap_or(then)
-}
 
 /// A line as it is kept.
 #[derive(Debug, Clone)]
@@ -200,6 +194,8 @@ impl Trouble {
 
 #[cfg(test)]
 mod tests {
+    use jiff::SignedDuration;
+
     use super::*;
 
     const NOTHING: Counters = Counters {

@@ -19,10 +19,9 @@ use tokio::time::sleep;
 
 use self::deadlock::{INIT_PID, Suspect};
 use self::init::Silence;
-use self::logged::wall_at;
 use self::patterns::Class;
 use self::state::{Kernel, Readings};
-use super::{Inputs, Reporter};
+use super::{Inputs, Reporter, wall_at};
 use crate::condition::{ConditionType, Uptime};
 use crate::host::clock::{Now, next_multiple, uptime};
 use crate::host::process::{self, ProcessId, sample};

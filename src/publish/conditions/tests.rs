@@ -95,7 +95,7 @@ impl World {
     fn new() -> Self {
         Self {
             server: Server::new("u1"),
-            reconciler: Reconciler::new(TaintSettings::default(), NATIVE),
+            reconciler: Reconciler::new(&TaintSettings::default(), NATIVE),
             desired: Desired::default(),
         }
     }
@@ -240,7 +240,7 @@ fn a_restarted_agent_keeps_the_transition_time_and_a_status_that_changed_and_cha
     let mut world = World::new();
     world.desire(Reason::KubeletCrashed, 0);
     world.settle(10);
-    world.reconciler = Reconciler::new(TaintSettings::default(), NATIVE);
+    world.reconciler = Reconciler::new(&TaintSettings::default(), NATIVE);
     // Flips before the engine adopted what the Node shows do not count.
     world.desire(Reason::KubeletCrashed, 1);
     world.settle(100);
@@ -262,7 +262,7 @@ fn a_transition_time_that_cannot_be_true_is_replaced() {
             &[json!({"type": "KubeletHealthy", "status": "False", "reason": "KubeletCrashed",
             "message": "m", "lastTransitionTime": wrong})],
         );
-        world.reconciler = Reconciler::new(TaintSettings::default(), NATIVE);
+        world.reconciler = Reconciler::new(&TaintSettings::default(), NATIVE);
         assert_eq!(world.settle(100), 1, "{wrong}");
         assert_eq!(world.server.shown(), shows("False", 100));
     }
@@ -407,7 +407,7 @@ fn a_name_that_the_settings_no_longer_ask_for_goes_at_once() {
             json!({"type": "KubeletUnhealthy", "status": "True"}),
         ],
     );
-    world.reconciler = Reconciler::new(TaintSettings::default(), NATIVE);
+    world.reconciler = Reconciler::new(&TaintSettings::default(), NATIVE);
     assert_eq!(world.settle(30), 1, "the agent was restarted with another profile");
     assert!(world.server.read().unwrap().facts.condition("KubeletUnhealthy").is_none());
     assert_eq!(world.server.shown(), shows("True", 10));
@@ -496,7 +496,10 @@ fn after_an_apply_that_succeeded_the_failures_before_it_delay_nothing() {
 fn at_a_stop_conditions_and_taints_are_written_at_once_whatever_failed_before() {
     let mut world = World::new();
     let (kind, effect) = (ConditionType::KubeletHealthy, TaintSettings::default().effect);
-    world.reconciler = Reconciler::new(TaintSettings { conditions: [kind].into(), effect }, NATIVE);
+    world.reconciler = Reconciler::new(
+        &TaintSettings { conditions: [kind.name().to_owned().try_into().unwrap()].into(), effect },
+        NATIVE,
+    );
     let taint = json!({"key": super::super::taints::key(kind), "effect": format!("{effect:?}")});
     world.server.node["spec"] = json!({"taints": [taint]});
     world.desire(Reason::KubeletCrashed, 1);
@@ -517,4 +520,63 @@ fn at_a_stop_conditions_and_taints_are_written_at_once_whatever_failed_before() 
     };
     world.reconciler.answered(&taint, Err(Failure::Refused), at(10));
     assert!(world.waits(10), "failures from here on count");
+}
+
+/// Does what the reconciler wants, with a policy that refuses these types, until it waits for longer than half a minute.
+fn settle_under_policy(world: &mut World, refused: &[&str], secs: u64) -> usize {
+    let (mut now, mut refusals) = (at(secs), 0);
+    world.reconciler.watched(world.server.read(), now);
+    for _ in 0..40 {
+        let request = match world.reconciler.step(&world.desired, now) {
+            Step::WaitUntil(until) if until > now.uptime + Duration::from_secs(30) => return refusals,
+            Step::WaitUntil(_) => {
+                now = at(now.uptime.as_secs() + 1);
+                continue;
+            }
+            Step::Send(request) => request,
+        };
+        let Request::Apply(node) = &request else { unreachable!("{request:?}") };
+        let conditions = node.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
+        if conditions.iter().any(|one| refused.contains(&one.type_.as_str())) {
+            refusals += 1;
+            if !world.reconciler.refused(&request, "not listed", now) {
+                world.reconciler.answered(&request, Err(Failure::Refused), now);
+            }
+        } else {
+            let answer = world.server.apply(node);
+            world.reconciler.answered(&request, answer, now);
+        }
+    }
+    panic!("it does not come to rest")
+}
+
+#[test]
+fn a_custom_type_that_a_policy_refuses_holds_no_other_condition_back() {
+    let [ntp, chrony, _] = crate::condition::custom::tests::registered();
+    let mut world = World::new();
+    world.desire(Reason::KubeletCrashed, 1);
+    for kind in [ntp, chrony] {
+        let (name, reason, message) = (kind.name(), "CheckPassed".to_owned(), "m".to_owned());
+        world.desired.published.push(Published {
+            name,
+            status: kind.healthy_status(),
+            reason,
+            message,
+            since: at(1).uptime,
+        });
+    }
+    let shows = |world: &World, name: &str| world.server.read().unwrap().facts.condition(name).is_some();
+    assert_eq!(settle_under_policy(&mut world, &[ntp.name()], 10), 2, "both at once, then the one that is refused");
+    assert!(shows(&world, "KubeletHealthy") && shows(&world, chrony.name()) && !shows(&world, ntp.name()));
+    let trouble = world.reconciler.refused_types().unwrap();
+    assert!(trouble.contains("condition NTPProblem ") && trouble.contains("not listed") && !trouble.contains("Chrony"));
+    assert!(!world.reconciler.is_urgent(&world.desired), "it is not waited for");
+    assert_eq!(settle_under_policy(&mut world, &[ntp.name()], 60), 0, "it is not tried all the time");
+    assert_eq!(settle_under_policy(&mut world, &[ntp.name()], 3600), 1, "with the heartbeat");
+    assert_eq!(settle_under_policy(&mut world, &[], 4300), 0);
+    assert!(shows(&world, ntp.name()) && world.reconciler.refused_types().is_none());
+    // The policy no longer lists what the Node has: it can be neither changed nor removed.
+    world.desired.published[1].reason = "NTPIsUp".into();
+    world.desired.published[1].status = Status::True;
+    assert_eq!(settle_under_policy(&mut world, &[], 4400), 0);
 }

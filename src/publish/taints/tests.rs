@@ -4,8 +4,14 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::*;
 use crate::settings::TaintEffect;
+use crate::settings::custom::TypeName;
 
 const OURS: &str = "status-taint.cluster-autoscaler.kubernetes.io/nodevigil-kubelet-unhealthy";
+
+/// As `[taints] conditions` lists them.
+fn listed() -> BTreeSet<TypeName> {
+    ["KubeletHealthy".to_owned().try_into().unwrap()].into()
+}
 
 /// A Node, and what the conditions ask of its taints.
 struct World {
@@ -21,10 +27,7 @@ impl World {
         Self {
             taints: json!([foreign("example.com/a")]),
             version: 1,
-            tainter: Tainter::new(TaintSettings {
-                conditions: [ConditionType::KubeletHealthy].into(),
-                ..TaintSettings::default()
-            }),
+            tainter: Tainter::new(&TaintSettings { conditions: listed(), ..TaintSettings::default() }),
             desired: Desired { node_uid: Some("u1".into()), ..Desired::default() },
         }
     }
@@ -108,7 +111,7 @@ fn a_sampled_reason_taints_after_a_minute_without_a_break() {
     assert!(world.settle(150).is_empty() && world.settle(209).is_empty());
     assert_eq!(world.settle(210).len(), 1);
     // A restarted agent leaves it as it is.
-    world.tainter = Tainter::new(world.tainter.settings.clone());
+    world.tainter = Tainter::new(&TaintSettings { conditions: listed(), ..TaintSettings::default() });
     assert_eq!(world.settle(211).len(), 1);
 }
 
@@ -190,10 +193,9 @@ fn what_the_settings_no_longer_ask_for_is_taken_away() {
     let mut world = World::new();
     world.desire(Reason::KubeletCrashed, 1);
     world.settle(10);
-    let conditions = world.tainter.settings.conditions.clone();
-    world.tainter = Tainter::new(TaintSettings { conditions, effect: TaintEffect::PreferNoSchedule });
+    world.tainter = Tainter::new(&TaintSettings { conditions: listed(), effect: TaintEffect::PreferNoSchedule });
     assert_eq!(world.settle(20), [format!("{OURS}=KubeletCrashed:PreferNoSchedule")]);
-    world.tainter = Tainter::new(TaintSettings::default());
+    world.tainter = Tainter::new(&TaintSettings::default());
     assert!(world.settle(30).is_empty());
 }
 

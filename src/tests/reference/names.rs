@@ -62,8 +62,8 @@ fn names() -> BTreeSet<String> {
         names.insert(format!("metric {sample}"));
     }
     names.extend(settings().into_iter().map(|setting| {
-        let section = if setting.section.starts_with("reasons.") { "reasons.NAME" } else { &setting.section };
-        format!("setting {section}.{}", setting.key)
+        let section = setting.section.replace("reasons.KubeletHealthzUnreachable", "reasons.NAME");
+        format!("setting {}.{}", section.replace("custom.chrony", "custom.NAME"), setting.key)
     }));
     names.extend(Trouble::ALL.iter().map(|(_, name)| format!("trouble {name}")));
     names.extend(STAGES.iter().map(|(_, name, _)| format!("bootstrap-stage {name}")));

@@ -7,6 +7,8 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
+use crate::monitor::begins_like;
+
 /// A line counts at this level or a more severe one, unless the table says otherwise.
 const LEAST_SEVERE_LEVEL: u8 = 4;
 /// The kernel may be told to report a stall of an expedited grace period after milliseconds (`rcupdate.rcu_exp_cpu_stall_timeout`). Even
@@ -80,11 +82,4 @@ fn is_short_stall(text: &str) -> bool {
 /// For how long the work of a line such as `BUG: workqueue lockup - pool cpus=2 node=0 flags=0x0 nice=0 stuck for 338s!` has waited.
 pub(super) fn stuck_secs(text: &str) -> Option<u64> {
     text.rsplit_once(" stuck for ")?.1.split_once('s')?.0.parse().ok()
-}
-
-/// Whether `text` begins with `line`, in which `*` is for any text.
-fn begins_like(text: &str, line: &str) -> bool {
-    let mut parts = line.split('*');
-    let Some(rest) = parts.next().and_then(|start| text.strip_prefix(start)) else { return false };
-    parts.try_fold(rest, |rest, part| Some(rest.split_once(part)?.1)).is_some()
 }

@@ -1,0 +1,186 @@
+//! Condition types and reasons of custom checks. The settings define them, and they are registered once, before the engine is made.
+
+use std::sync::OnceLock;
+
+use super::{ConditionType, Reason, ReasonSpec, Remedy, Status};
+
+/// Words of the settings that live as long as the process: at most one registration of at most 32 checks.
+static TYPES: OnceLock<Vec<CustomSpec>> = OnceLock::new();
+
+/// Types that a custom check may never have: others write them, or controllers act on them without being told to. The types of nodevigil
+/// and its profiles are refused as well.
+const RESERVED: &[&str] = &[
+    // The kubelet's, those of the node lifecycle controller, and a former one.
+    "Ready",
+    "MemoryPressure",
+    "DiskPressure",
+    "PIDPressure",
+    "NetworkUnavailable",
+    "OutOfDisk",
+    // Maintenance signals (KEP-5683), which hold problems back.
+    "DrainInProgress",
+    "Drained",
+    "MaintenanceInProgress",
+    "MaintenancePlanned",
+    "GracefulNodeShutdownInProgress",
+    // EKS and Karpenter on AWS replace a node by these (https://docs.aws.amazon.com/eks/latest/userguide/node-health.html).
+    "NetworkingReady",
+    "AcceleratedHardwareReady",
+    "AcceleratedInstanceReady",
+];
+/// A condition's reason while its check cannot be evaluated, or what it checks was stopped on purpose.
+const UNKNOWN: &str = "CheckUnknown";
+
+/// What the settings say of a condition type.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Definition {
+    pub name: String,
+    pub problem_status: Status,
+    /// Whether it is written on the Node. Of one that is not, a problem is a warning: it becomes an Event.
+    pub is_published: bool,
+    /// The reasons of problems, worst first, and whether each is sampled.
+    pub reasons: Vec<(String, bool)>,
+    pub healthy_reason: String,
+}
+
+#[derive(Debug)]
+struct CustomSpec {
+    name: &'static str,
+    problem_status: Status,
+    is_published: bool,
+    /// Those of problems, then [`UNKNOWN`], then that of health.
+    reasons: Vec<ReasonSpec>,
+}
+
+/// A registered type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CustomType(u8);
+
+/// A reason of a registered type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CustomReason {
+    kind: CustomType,
+    index: u8,
+}
+
+/// Whether a custom check may not have this type.
+pub fn is_reserved(name: &str) -> bool {
+    RESERVED.contains(&name) || ConditionType::ALL.iter().any(|kind| kind.name() == name) || super::profile::adds(name)
+}
+
+/// Registers the types of all custom checks. A process has one set of settings: later calls change nothing.
+pub fn register(definitions: Vec<Definition>) {
+    TYPES
+        .get_or_init(|| (0..).zip(definitions).map(|(index, definition)| definition.spec(CustomType(index))).collect());
+}
+
+/// All registered types.
+pub fn all() -> impl Iterator<Item = ConditionType> {
+    (0..).zip(types()).map(|(index, _)| ConditionType::Custom(CustomType(index)))
+}
+
+fn types() -> &'static [CustomSpec] {
+    TYPES.get().map_or(&[], Vec::as_slice)
+}
+
+impl Definition {
+    fn spec(self, kind: CustomType) -> CustomSpec {
+        let (problem, healthy) = (self.problem_status, self.problem_status.opposite());
+        let shown = if self.is_published { problem } else { healthy };
+        let problems = self.reasons.into_iter().map(|(name, sampled)| (name, shown, sampled));
+        let rest = [(UNKNOWN.to_owned(), Status::Unknown, false), (self.healthy_reason, healthy, false)];
+        let reasons = problems.chain(rest).map(|(name, status, sampled)| ReasonSpec {
+            name: name.leak(),
+            condition: Some(ConditionType::Custom(kind)),
+            status,
+            sampled,
+            remedy: Remedy::None,
+            survives_boot: false,
+            meaning: "A custom check of the settings.",
+        });
+        let reasons = reasons.collect();
+        CustomSpec { name: self.name.leak(), problem_status: problem, is_published: self.is_published, reasons }
+    }
+}
+
+impl CustomType {
+    fn spec(self) -> &'static CustomSpec {
+        &types()[usize::from(self.0)]
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        self.spec().name
+    }
+
+    pub(super) fn problem_status(self) -> Status {
+        self.spec().problem_status
+    }
+
+    pub(super) fn is_published(self) -> bool {
+        self.spec().is_published
+    }
+
+    /// All its reasons, worst first and that of health last.
+    pub(super) fn reasons(self) -> impl DoubleEndedIterator<Item = Reason> {
+        let count = u8::try_from(self.spec().reasons.len()).unwrap_or(u8::MAX);
+        (0..count).map(move |index| Reason::Custom(CustomReason { kind: self, index }))
+    }
+
+    /// The reason while it cannot be evaluated.
+    pub fn unknown(self) -> Reason {
+        self.reasons().rev().nth(1).expect("every type has this one and that of health")
+    }
+}
+
+impl CustomReason {
+    pub(super) fn spec(self) -> &'static ReasonSpec {
+        &self.kind.spec().reasons[usize::from(self.index)]
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// Registers the types that tests use: `NTPProblem`, `example.com/ChronyHealthy` and, not on the Node, `oom-killing`.
+    pub fn registered() -> [ConditionType; 3] {
+        let definition = |name: &str, problem_status, is_published, reasons: &[&str], healthy: &str| Definition {
+            name: name.into(),
+            problem_status,
+            is_published,
+            reasons: reasons.iter().map(|name| ((*name).to_owned(), true)).collect(),
+            healthy_reason: healthy.into(),
+        };
+        register(vec![
+            definition("NTPProblem", Status::True, true, &["NTPIsDown", "NTPIsLate"], "NTPIsUp"),
+            definition("example.com/ChronyHealthy", Status::False, true, &["ChronyFailed"], "CheckPassed"),
+            definition("oom-killing", Status::False, false, &["OOMKilling"], "CheckPassed"),
+        ]);
+        let all: Vec<_> = all().collect();
+        all.try_into().expect("only tests register here")
+    }
+
+    #[test]
+    fn a_registered_type_is_found_by_its_name_and_has_its_reasons() {
+        let [ntp, chrony, oom] = registered();
+        assert_eq!(ConditionType::by_name("example.com/ChronyHealthy"), Some(chrony));
+        assert_eq!((ntp.problem_status(), chrony.problem_status()), (Status::True, Status::False));
+        let of = |kind: ConditionType, name: &str| Reason::of(kind, name).unwrap();
+        assert!(of(ntp, "NTPIsDown") < of(ntp, "NTPIsLate"), "the worse one comes first");
+        assert_eq!(Reason::of(chrony, "NTPIsDown"), None);
+        assert_eq!(Reason::healthy(ntp).spec().name, "NTPIsUp");
+        assert_eq!(of(ntp, "CheckUnknown").spec().status, Status::Unknown);
+        assert_eq!(of(oom, "OOMKilling").spec().status, oom.healthy_status(), "a warning");
+        assert!(!oom.is_published() && ntp.is_published());
+    }
+
+    #[test]
+    fn the_types_of_others_are_reserved() {
+        for name in
+            ["Ready", "PIDPressure", "KubeletHealthy", "StorageReady", "KernelDeadlock", "AcceleratedHardwareReady"]
+        {
+            assert!(is_reserved(name), "{name}");
+        }
+        assert!(!is_reserved("NTPProblem") && !is_reserved("example.com/Ready"));
+    }
+}

@@ -1,0 +1,144 @@
+//! A command of a check: when it runs, and what its end shows. Does no I/O and reads no clock.
+
+use super::judged::Found;
+use crate::condition::Uptime;
+use crate::host::systemd::transient::{Command, Outcome};
+use crate::settings::custom::CommandCheck;
+
+/// The longest first line of its output that is shown.
+const MAX_LINE_BYTES: usize = 300;
+/// The beginning of the unit's name. There is one unit for each check: a check never has two runs at a time.
+const UNIT: &str = "nodevigil-custom-";
+
+#[derive(Debug)]
+pub(super) struct CommandState {
+    settings: CommandCheck,
+    next_run: Uptime,
+    is_running: bool,
+    /// How often in succession an earlier run was left.
+    left: u32,
+    pub(super) found: Found,
+}
+
+impl CommandState {
+    pub(super) fn new(settings: CommandCheck, next_run: Uptime) -> Self {
+        let found = Found::Pending("the command has not ended yet".into());
+        Self { settings, next_run, is_running: false, left: 0, found }
+    }
+
+    /// When it runs next; none while it runs.
+    pub(super) const fn next_run(&self) -> Option<Uptime> {
+        if self.is_running { None } else { Some(self.next_run) }
+    }
+
+    /// What is to be run now, if something is.
+    pub(super) fn start(&mut self, check: &str, now: Uptime) -> Option<Command> {
+        if self.is_running || now < self.next_run {
+            return None;
+        }
+        (self.is_running, self.next_run) = (true, now + self.settings.interval_secs.duration());
+        let CommandCheck { argv, user, timeout_secs, .. } = self.settings.clone();
+        Some(Command { unit: format!("{UNIT}{check}.service"), argv: argv.0, user, time: timeout_secs.duration() })
+    }
+
+    /// Takes in how a run ended. While runs end alike, the first message stays: a number in it would be a write to the Node each time.
+    pub(super) fn ended(&mut self, outcome: &Outcome) {
+        self.is_running = false;
+        self.left = if *outcome == Outcome::StillRuns { self.left + 1 } else { 0 };
+        // `nodevigil diagnose` runs it too.
+        if self.left == 1 {
+            return;
+        }
+        let found = self.judge(outcome);
+        if std::mem::discriminant(&found) != std::mem::discriminant(&self.found) {
+            self.found = found;
+        }
+    }
+
+    fn judge(&self, outcome: &Outcome) -> Found {
+        let program = &self.settings.argv.0[0];
+        let message = |output: &str, code: i32| {
+            let first = output.lines().map(str::trim).find(|line| !line.is_empty());
+            let first = first.map(|line| redact::sanitize_line(line, MAX_LINE_BYTES));
+            first.unwrap_or_else(|| format!("{program} exited with code {code}"))
+        };
+        Found::Unknown(match outcome {
+            Outcome::Exited(0, output) => return Found::Nothing(message(output, 0)),
+            Outcome::Exited(1, output) => return Found::Problem(message(output, 1)),
+            // 203 and the like are systemd's (systemd.exec(5)).
+            Outcome::Exited(code, output) => format!("exit code {code}: {}", message(output, *code)),
+            Outcome::Killed(result) => format!("{program} was killed (Result={result})"),
+            Outcome::TimedOut => {
+                let secs = self.settings.timeout_secs.duration().as_secs();
+                format!("{program} did not end within {secs} s and was killed")
+            }
+            Outcome::PrintedTooMuch => format!("{program} printed more than 64 KiB and was killed"),
+            Outcome::StillRuns => format!("a process of an earlier run of {program} cannot be killed"),
+            Outcome::NotStarted(error) => {
+                format!("systemd does not start {program}: {}", redact::sanitize_line(error, MAX_LINE_BYTES))
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn state() -> CommandState {
+        let settings = "argv = ['/bin/check', '-v']\ninterval_secs = 60\ntimeout_secs = 5\nuser = 'nobody'";
+        CommandState::new(toml::from_str(settings).unwrap(), Duration::from_secs(10))
+    }
+
+    fn exited(code: i32, output: &str) -> Outcome {
+        Outcome::Exited(code, output.into())
+    }
+
+    #[test]
+    fn the_exit_code_decides_and_the_first_line_is_the_message() {
+        let judge = |outcome| state().judge(&outcome);
+        assert_eq!(judge(exited(0, "all is well\nmore\n")), Found::Nothing("all is well".into()));
+        assert_eq!(judge(exited(1, "\n  offset 3 s\u{1b}[0m\n")), Found::Problem("offset 3 s␛[0m".into()));
+        assert_eq!(judge(exited(1, "")), Found::Problem("/bin/check exited with code 1".into()));
+        assert_eq!(judge(exited(2, "no server")), Found::Unknown("exit code 2: no server".into()));
+        let Found::Problem(long) = judge(exited(1, &"x".repeat(9999))) else { panic!() };
+        assert!(long.len() <= MAX_LINE_BYTES);
+        let masked = judge(exited(1, "curl --token s3cr3t-value failed"));
+        assert!(!format!("{masked:?}").contains("s3cr3t-value"), "{masked:?}");
+        for outcome in [Outcome::Killed("oom-kill".into()), Outcome::TimedOut, Outcome::PrintedTooMuch] {
+            assert!(matches!(judge(outcome), Found::Unknown(_)));
+        }
+    }
+
+    #[test]
+    fn a_command_has_one_run_at_a_time_and_keeps_its_interval() {
+        let mut state = state();
+        let at = Duration::from_secs;
+        assert_eq!(state.start("a", at(9)), None);
+        let command = state.start("a", at(10)).unwrap();
+        assert_eq!(
+            (command.unit.as_str(), command.user.as_str(), command.time),
+            ("nodevigil-custom-a.service", "nobody", at(5))
+        );
+        assert_eq!((state.start("a", at(99)), state.next_run()), (None, None), "it runs");
+        state.ended(&exited(0, "ok"));
+        assert_eq!(state.next_run(), Some(at(70)));
+    }
+
+    #[test]
+    fn the_message_changes_with_what_is_found_alone() {
+        let mut state = state();
+        let mut ended = |outcome| {
+            state.ended(&outcome);
+            state.found.clone()
+        };
+        assert!(matches!(ended(Outcome::StillRuns), Found::Pending(_)), "another agent may have started it");
+        assert_eq!(ended(exited(1, "offset 3 s")), Found::Problem("offset 3 s".into()));
+        assert_eq!(ended(exited(1, "offset 4 s")), Found::Problem("offset 3 s".into()));
+        assert_eq!(ended(Outcome::StillRuns), Found::Problem("offset 3 s".into()));
+        assert!(matches!(ended(Outcome::StillRuns), Found::Unknown(_)));
+        assert_eq!(ended(exited(0, "fine")), Found::Nothing("fine".into()));
+    }
+}

@@ -1,0 +1,313 @@
+//! `[custom.NAME]`: checks that an administrator defines.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::Secs;
+use crate::condition::custom::{Definition, is_reserved};
+use crate::condition::{ConditionType, Reason, Status};
+
+/// Each check has a condition, which every Node of every list carries.
+pub const MAX_CHECKS: usize = 32;
+/// A taint's key has 63 characters after its prefix, of which `nodevigil-check-` takes 16.
+const MAX_TYPE_CHARS: usize = 47;
+/// A check's name is part of the name of a unit.
+const MAX_NAME_CHARS: usize = 40;
+/// The policy's limit (packaging/kubernetes/policy.yaml).
+const MAX_REASON_CHARS: usize = 128;
+
+/// `[custom.NAME]`: a check of your own. It has one of the tables `unit`, `command` and `log`, which says what is checked (docs/checks.md).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CustomSettings {
+    /// The type of the condition on the Node, such as `ChronyHealthy` or `example.com/ChronyHealthy`. Several checks may share one. Without
+    /// it the Node has no condition, and a problem is a Warning Event.
+    pub condition: Option<TypeName>,
+    /// The reason of the condition, or of the Event, while there is a problem.
+    pub reason: ReasonName,
+    /// The condition's status while there is a problem: `False`, or `True`, which is usual with node-problem-detector.
+    #[serde(default)]
+    pub problem: ProblemStatus,
+    /// The reason of the condition while there is no problem.
+    #[serde(default = "check_passed")]
+    pub healthy_reason: ReasonName,
+    /// How many seconds a problem must last until it is shown.
+    #[serde(default)]
+    pub after_secs: Secs<0, 540, 0>,
+    pub unit: Option<UnitCheck>,
+    pub command: Option<CommandCheck>,
+    pub log: Option<LogCheck>,
+}
+
+/// `[custom.NAME.unit]`: a service of systemd. It is a problem if it has failed, or has ended by itself. A stop by an administrator is none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UnitCheck {
+    /// The service's unit.
+    pub name: ServiceName,
+    /// It is a problem too if the unit is enabled and has not been active for this many seconds, because it was never started or ended
+    /// without an error. 0: that is none.
+    #[serde(default)]
+    pub inactive_secs: Secs<0, 86_400, 0>,
+    /// It is a problem too if systemd has restarted the unit (Restart=) this often within `restarts_within_secs`. 0: that is none.
+    #[serde(default)]
+    pub restarts: u8,
+    /// See `restarts`.
+    #[serde(default)]
+    pub restarts_within_secs: Secs<60, 86_400, 600>,
+}
+
+/// `[custom.NAME.command]`: a command that systemd runs as a unit of its own. Exit code 0: no problem, 1: a problem, any other: unknown. The
+/// first line of its output is the message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CommandCheck {
+    /// The absolute path of the program, and its arguments. No shell reads them.
+    pub argv: Argv,
+    /// The time from one start to the next, in seconds.
+    #[serde(default)]
+    pub interval_secs: Secs<5, 86_400, 60>,
+    /// After this many seconds all its processes are killed.
+    #[serde(default)]
+    pub timeout_secs: Secs<1, 3600, 10>,
+    /// The user who runs it.
+    #[serde(default = "root")]
+    pub user: String,
+}
+
+/// `[custom.NAME.log]`: lines of a log. Without `unit` and `identifier` it is the kernel's log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LogCheck {
+    /// Read the journal of this unit.
+    pub unit: Option<String>,
+    /// Read the journal of this syslog identifier. Every user can choose theirs: a unit is safer.
+    pub identifier: Option<String>,
+    /// What lines begin with. `*` is for any text, also in front.
+    pub patterns: Patterns,
+    /// For how many seconds after its last line there is a problem.
+    #[serde(default)]
+    pub lasts_secs: Secs<1, 604_800, 300>,
+    /// Whether there is a problem until the host boots, whatever `lasts_secs` is.
+    #[serde(default)]
+    pub until_boot: bool,
+}
+
+/// The status of a condition while there is a problem.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ProblemStatus {
+    True,
+    #[default]
+    False,
+}
+
+/// What a check watches.
+#[derive(Debug, Clone, Copy)]
+pub enum Source<'a> {
+    Unit(&'a UnitCheck),
+    Command(&'a CommandCheck),
+    Log(&'a LogCheck),
+}
+
+impl CustomSettings {
+    /// What it watches; none if that is not exactly one thing.
+    pub fn source(&self) -> Option<Source<'_>> {
+        match (&self.unit, &self.command, &self.log) {
+            (Some(unit), None, None) => Some(Source::Unit(unit)),
+            (None, Some(command), None) => Some(Source::Command(command)),
+            (None, None, Some(log)) => Some(Source::Log(log)),
+            _ => None,
+        }
+    }
+
+    /// The name of its condition: that of the check, if the Node has none.
+    pub fn kind<'a>(&'a self, check: &'a str) -> &'a str {
+        self.condition.as_ref().map_or(check, TypeName::as_str)
+    }
+
+    const fn problem_status(&self) -> Status {
+        match (self.problem, &self.condition) {
+            (ProblemStatus::True, Some(_)) => Status::True,
+            _ => Status::False,
+        }
+    }
+}
+
+/// The condition types of the checks.
+///
+/// # Errors
+/// When there are too many checks, or two of one type differ in what they say of it.
+pub fn definitions(checks: &BTreeMap<String, CustomSettings>) -> Result<Vec<Definition>, String> {
+    if checks.len() > MAX_CHECKS {
+        return Err(format!("custom: there are {} checks: expected {MAX_CHECKS} at most", checks.len()));
+    }
+    let mut definitions: Vec<Definition> = Vec::new();
+    for (name, check) in checks {
+        let (kind, healthy, status) = (check.kind(name), check.healthy_reason.as_str(), check.problem_status());
+        let known = definitions.iter().position(|known| known.name == kind);
+        let index = known.unwrap_or_else(|| {
+            definitions.push(Definition {
+                name: kind.to_owned(),
+                problem_status: status,
+                is_published: check.condition.is_some(),
+                reasons: Vec::new(),
+                healthy_reason: healthy.to_owned(),
+            });
+            definitions.len() - 1
+        });
+        let definition = &mut definitions[index];
+        if (definition.problem_status, definition.healthy_reason.as_str()) != (status, healthy) {
+            let differs =
+                format!("another check of {kind} has another `problem` or `healthy_reason`: expected the same");
+            return Err(format!("custom.{name}: {differs}"));
+        }
+        let reason = check.reason.as_str();
+        if definition.reasons.iter().all(|(known, _)| known != reason) {
+            definition.reasons.push((reason.to_owned(), check.command.is_some()));
+        }
+    }
+    Ok(definitions)
+}
+
+/// The types in `[taints]` that no check of `known` and no condition of nodevigil's has.
+pub fn unknown_types<'a>(listed: &'a BTreeSet<TypeName>, known: &[Definition]) -> impl Iterator<Item = &'a str> {
+    let is_known = |name: &str| {
+        ConditionType::ALL.iter().any(|kind| kind.name() == name)
+            || known.iter().any(|one| one.is_published && one.name == name)
+    };
+    listed.iter().map(TypeName::as_str).filter(move |name| !is_known(name))
+}
+
+fn check_passed() -> ReasonName {
+    ReasonName("CheckPassed".into())
+}
+
+fn root() -> String {
+    "root".into()
+}
+
+/// `[custom]`, in which each check has a name and exactly one source.
+pub fn checks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, CustomSettings>, D::Error> {
+    let checks = BTreeMap::<CheckName, Checked>::deserialize(deserializer)?;
+    Ok(checks.into_iter().map(|(name, check)| (name.as_str().to_owned(), check.0)).collect())
+}
+
+#[derive(Deserialize)]
+#[serde(try_from = "CustomSettings")]
+struct Checked(CustomSettings);
+
+impl TryFrom<CustomSettings> for Checked {
+    type Error = &'static str;
+
+    fn try_from(check: CustomSettings) -> Result<Self, Self::Error> {
+        let is_of_both = check.log.as_ref().is_some_and(|log| log.unit.is_some() && log.identifier.is_some());
+        if is_of_both {
+            return Err("a log has a unit or an identifier: expected one of them");
+        }
+        if check.source().is_none() {
+            return Err("expected exactly one of the tables `unit`, `command` and `log`");
+        }
+        if let Some(kind) = &check.condition
+            && is_reserved(kind.as_str())
+        {
+            return Err(
+                "the condition is one of nodevigil's own, of its profiles, or of Kubernetes: expected another type",
+            );
+        }
+        Ok(Self(check))
+    }
+}
+
+/// A text of the settings that is checked while it is parsed.
+macro_rules! checked_text {
+    ($(#[$doc:meta])* $name:ident, $is_right:expr, $wanted:expr) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(try_from = "String")]
+        pub struct $name(String);
+
+        impl $name {
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = String;
+
+            fn try_from(text: String) -> Result<Self, String> {
+                let is_right: fn(&str) -> bool = $is_right;
+                if is_right(&text) { Ok(Self(text)) } else { Err(format!("{text:?} is invalid: expected {}", $wanted)) }
+            }
+        }
+    };
+}
+
+checked_text! {
+    /// A condition's type.
+    TypeName, |text| {
+        let (domain, name) = text.rsplit_once('/').map_or((None, text), |(domain, name)| (Some(domain), name));
+        let is_domain = |text: &str| text.contains('.') && text.split('.').all(|label| is_made_of(label, "-") && label == label.to_ascii_lowercase());
+        is_camel_case(name) && domain.is_none_or(is_domain) && text.len() <= MAX_TYPE_CHARS
+    }, format_args!("a type such as ChronyHealthy or example.com/ChronyHealthy, of {MAX_TYPE_CHARS} characters at most")
+}
+
+checked_text! {
+    /// A reason.
+    ReasonName, |text| is_camel_case(text) && text.len() <= MAX_REASON_CHARS && Reason::by_name(text).is_none(),
+    "a reason in CamelCase, such as ChronyFailed, that is not one of nodevigil's (nodevigil explain)"
+}
+
+checked_text! {
+    /// The unit of a service.
+    ServiceName, |text| text.strip_suffix(".service").is_some_and(|name| is_made_of(name, "-_.@:\\")),
+    "a service, such as chrony.service"
+}
+
+checked_text! {
+    /// The name of a check.
+    CheckName, |text| is_made_of(text, "-") && text.len() <= MAX_NAME_CHARS && text == text.to_ascii_lowercase(),
+    format_args!("a name of {MAX_NAME_CHARS} lower-case letters, digits and `-` at most")
+}
+
+fn is_camel_case(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_uppercase()) && is_made_of(text, "")
+}
+
+/// Whether it is made of letters, digits and these characters, and is not empty.
+fn is_made_of(text: &str, others: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || others.contains(c))
+}
+
+/// A program and its arguments.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<String>")]
+pub struct Argv(pub Vec<String>);
+
+impl TryFrom<Vec<String>> for Argv {
+    type Error = &'static str;
+
+    fn try_from(argv: Vec<String>) -> Result<Self, Self::Error> {
+        let is_absolute = argv.first().is_some_and(|program| program.starts_with('/'));
+        if is_absolute { Ok(Self(argv)) } else { Err("expected the absolute path of a program, and its arguments") }
+    }
+}
+
+/// Patterns of lines.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<String>")]
+pub struct Patterns(pub Vec<String>);
+
+impl TryFrom<Vec<String>> for Patterns {
+    type Error = &'static str;
+
+    fn try_from(patterns: Vec<String>) -> Result<Self, Self::Error> {
+        let has_text = |pattern: &String| pattern.chars().any(|c| c != '*' && c != ' ');
+        let is_right = !patterns.is_empty() && patterns.iter().all(has_text);
+        if is_right { Ok(Self(patterns)) } else { Err("expected patterns with a text, such as \"*I/O error\"") }
+    }
+}
+
+#[cfg(test)]
+mod tests;
