@@ -1,4 +1,6 @@
-//! `nodevigil config`: checks and shows the settings.
+//! `nodevigil config`: checks, shows and imports settings.
+
+mod import_npd;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,6 +17,7 @@ use crate::{files, settings};
 pub enum Config {
     Check(Check),
     Show(Show),
+    ImportNpd(import_npd::ImportNpd),
 }
 
 /// Check the settings files
@@ -54,6 +57,7 @@ struct Setting {
 impl Config {
     pub fn run(self) -> anyhow::Result<u8> {
         let answer = match self {
+            Self::ImportNpd(import) => return import.run(),
             Self::Check(check) => check.check(Path::new("/")),
             Self::Show(show) => match show.settings(Path::new("/")) {
                 Ok(settings) if show.output == Output::Json => Ok(serde_json::to_string_pretty(&settings)? + "\n"),

@@ -8,6 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::condition::{Condition, Desired, Status, Uptime};
+use crate::facts::{ApiFacts, Reach};
 use crate::files;
 use crate::host::pause::Pause;
 use crate::trouble::Trouble;

@@ -1,0 +1,237 @@
+//! `nodevigil config import-npd`: settings that do the same as configuration files of node-problem-detector.
+
+mod regex;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use jiff::SignedDuration;
+use serde_json::Value as Json;
+use toml::Value;
+
+use crate::condition::custom::is_reserved;
+use crate::condition::profile;
+use crate::files;
+use crate::settings::custom::{MAX_CHECKS, ReasonName, TypeName};
+use crate::settings::{EXIT_CONFIG, MAX_FILE_BYTES};
+
+use super::super::{GOOD, complain, print};
+
+/// node-problem-detector's defaults, in seconds.
+const INTERVAL_SECS: u64 = 30;
+const TIMEOUT_SECS: u64 = 5;
+/// The shortest interval of a custom check.
+const MIN_INTERVAL_SECS: u64 = 5;
+const FOLLOWS_MESSAGE: &str = "enable_message_change_based_condition_update";
+/// The length of a check's name that leaves room for a number.
+const MAX_NAME_CHARS: usize = 36;
+
+/// Print the settings that do the same as configuration files of node-problem-detector
+///
+/// Reads those of its system-log-monitor (kmsg, journald) and its custom-plugin-monitor. What has no equal is a comment that says why.
+///
+/// Exit code: 0 every file was read, 78 a file is invalid.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example: nodevigil config import-npd /etc/node-problem-detector.d/*.json")]
+pub struct ImportNpd {
+    /// A configuration file of node-problem-detector
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// The working directory of node-problem-detector, in which relative paths of plugins are
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    directory: PathBuf,
+}
+
+/// The settings so far.
+#[derive(Debug, Default)]
+struct Import {
+    text: String,
+    names: BTreeSet<String>,
+    has_profile: bool,
+}
+
+impl ImportNpd {
+    pub(super) fn run(&self) -> anyhow::Result<u8> {
+        let (mut import, mut code) = (Import::default(), GOOD);
+        for path in &self.files {
+            let text = files::read(path, MAX_FILE_BYTES).map_err(|error| error.to_string());
+            match text.and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string())) {
+                Ok(monitor) => import.add(path, &monitor, &self.directory),
+                Err(error) => {
+                    complain(&format!("{}: {error}", path.display()));
+                    code = EXIT_CONFIG;
+                }
+            }
+        }
+        print(&import.finished())?;
+        Ok(code)
+    }
+}
+
+impl Import {
+    fn comment(&mut self, text: &str) {
+        _ = writeln!(self.text, "# {}", redact::sanitize_line(text, 1000));
+    }
+
+    fn add(&mut self, path: &Path, monitor: &Json, directory: &Path) {
+        self.text.push('\n');
+        self.comment(&format!("From {}", path.display()));
+        let (plugin, config) = (text(monitor, "plugin"), &monitor["pluginConfig"]);
+        let why = match plugin {
+            "kmsg" | "custom" => "",
+            "journald" if !text(config, "source").is_empty() => "",
+            "filelog" => "a check reads the kernel's log or the journal, not a file",
+            "" => "it has no plugin: the metrics of a host are those of Prometheus' node exporter",
+            _ => "its plugin is not one of kmsg, journald and custom",
+        };
+        if !why.is_empty() {
+            return self.comment(&format!("No equal: {why}."));
+        }
+        for (value, what) in [
+            (&monitor["skipList"], "skipList: a check has no list of lines to leave out"),
+            (
+                &config[FOLLOWS_MESSAGE],
+                "enable_message_change_based_condition_update: the first message of a problem stays",
+            ),
+            (&config["skip_initial_status"], "skip_initial_status: a condition is shown when its check has ended once"),
+        ] {
+            if value.as_array().is_some_and(|list| !list.is_empty()) || value == true {
+                self.comment(&format!("No equal: {what}."));
+            }
+        }
+        for rule in list(monitor, "rules") {
+            self.text.push('\n');
+            if let Err(why) = self.rule(rule, monitor, directory) {
+                self.comment(&format!("No equal of {}: {why}.", text(rule, "reason")));
+            }
+        }
+    }
+
+    /// Adds the table of a rule.
+    fn rule(&mut self, rule: &Json, monitor: &Json, directory: &Path) -> Result<(), String> {
+        let (reason, kind, config) = (text(rule, "reason"), text(rule, "condition"), &monitor["pluginConfig"]);
+        if is_permanent(rule) && profile::is_of_npd(kind) {
+            self.has_profile = true;
+            self.comment(&format!("{reason}: nodevigil has {kind} itself, and judges it by more than this rule."));
+            return Ok(());
+        }
+        let is_custom = text(monitor, "plugin") == "custom";
+        let is_twin =
+            |other: &&Json| is_permanent(other) && ["path", "args", "reason"].iter().all(|key| other[key] == rule[key]);
+        if is_custom && !is_permanent(rule) && list(monitor, "rules").any(|other| is_twin(&other)) {
+            self.comment(&format!(
+                "{reason} (temporary): the condition of the same command becomes an Event by itself."
+            ));
+            return Ok(());
+        }
+        ReasonName::try_from(reason.to_owned())?;
+        let mut lines = vec![format!("reason = {}", Value::from(reason))];
+        if is_permanent(rule) {
+            TypeName::try_from(kind.to_owned())?;
+            if is_reserved(kind) {
+                return Err(format!("condition {kind} belongs to nodevigil or Kubernetes"));
+            }
+            lines.push(format!("condition = {}\nproblem = \"True\"", Value::from(kind)));
+            let healthy = list(monitor, "conditions")
+                .find(|one| text(one, "type") == kind)
+                .map(|one| text(one, "reason").to_owned());
+            if let Some(healthy) = healthy.filter(|healthy| ReasonName::try_from(healthy.clone()).is_ok()) {
+                lines.push(format!("healthy_reason = {}", Value::from(healthy)));
+            }
+        }
+        lines.push(if is_custom { command(rule, config, directory)? } else { log(rule, config)? });
+        let name = self.name(reason);
+        _ = writeln!(self.text, "[custom.{name}]\n{}", lines.join("\n"));
+        Ok(())
+    }
+
+    /// A name that no other check has: `OOMKilling` becomes `oom-killing`.
+    fn name(&mut self, reason: &str) -> String {
+        let chars: Vec<char> = reason.chars().collect();
+        let mut name = String::new();
+        for (index, c) in chars.iter().enumerate() {
+            let is_lower = |at: Option<usize>| at.and_then(|at| chars.get(at)).is_some_and(char::is_ascii_lowercase);
+            if c.is_ascii_uppercase() && index > 0 && (is_lower(index.checked_sub(1)) || is_lower(Some(index + 1))) {
+                name.push('-');
+            }
+            name.push(c.to_ascii_lowercase());
+        }
+        name.truncate(MAX_NAME_CHARS);
+        let mut unique = name.clone();
+        for number in 2.. {
+            if self.names.insert(unique.clone()) {
+                break;
+            }
+            unique = format!("{name}-{number}");
+        }
+        unique
+    }
+
+    fn finished(self) -> String {
+        let mut text = "# Settings of nodevigil, by `nodevigil config import-npd`. In a pattern `*` is for any text: it may match more than the\n\
+                        # regular expression above it.\n".to_owned();
+        if self.names.len() > MAX_CHECKS {
+            _ = writeln!(
+                text,
+                "# These are {} checks, and nodevigil takes {MAX_CHECKS}: delete what you do not need.",
+                self.names.len()
+            );
+        }
+        if self.has_profile {
+            text += "kubernetes.profile = \"npd\"\n";
+        }
+        text + &self.text
+    }
+}
+
+/// The source of a plugin's rule.
+fn command(rule: &Json, config: &Json, directory: &Path) -> Result<String, String> {
+    let path = directory.join(text(rule, "path").trim_start_matches("./"));
+    let args = list(rule, "args").filter_map(Json::as_str).map(Value::from);
+    let argv: Vec<Value> = [Value::from(path.to_string_lossy().as_ref())].into_iter().chain(args).collect();
+    let interval = secs(&rule["invoke_interval"], secs(&config["invoke_interval"], INTERVAL_SECS)?)?;
+    let longest = secs(&config["timeout"], TIMEOUT_SECS)?;
+    let timeout = secs(&rule["timeout"], longest)?.min(longest).max(1);
+    let interval = interval.max(MIN_INTERVAL_SECS);
+    Ok(format!(
+        "command.argv = {}\ncommand.interval_secs = {interval}\ncommand.timeout_secs = {timeout}",
+        Value::from(argv)
+    ))
+}
+
+/// The source of a rule about lines.
+fn log(rule: &Json, config: &Json) -> Result<String, String> {
+    let pattern = text(rule, "pattern");
+    let (comment, patterns) = (redact::sanitize_line(pattern, 1000), Value::from(regex::patterns(pattern)?));
+    let mut lines = format!("# {comment}\nlog.patterns = {patterns}");
+    if let Some(source) = config["source"].as_str() {
+        _ = write!(lines, "\nlog.identifier = {}", Value::from(source));
+    }
+    if is_permanent(rule) {
+        lines += "\nlog.until_boot = true";
+    }
+    Ok(lines)
+}
+
+fn is_permanent(rule: &Json) -> bool {
+    text(rule, "type") == "permanent"
+}
+
+/// A text of an object; none is empty.
+fn text<'a>(object: &'a Json, key: &str) -> &'a str {
+    object[key].as_str().unwrap_or_default()
+}
+
+fn list<'a>(object: &'a Json, key: &str) -> impl Iterator<Item = &'a Json> {
+    object[key].as_array().into_iter().flatten()
+}
+
+/// A duration as Go prints it, in whole seconds.
+fn secs(value: &Json, default: u64) -> Result<u64, String> {
+    let Some(text) = value.as_str() else { return Ok(default) };
+    let duration = text.parse::<SignedDuration>().ok().and_then(|duration| u64::try_from(duration.as_millis()).ok());
+    duration.map(|millis| millis.div_ceil(1000)).ok_or_else(|| format!("{text:?} is not a duration"))
+}

@@ -1,0 +1,109 @@
+//! Small files in the form of node-problem-detector's (<https://github.com/kubernetes/node-problem-detector/tree/master/config>).
+
+use serde_json::json;
+
+use super::*;
+use crate::settings::Settings;
+
+fn imported(monitors: &[serde_json::Value]) -> String {
+    let mut import = Import::default();
+    for monitor in monitors {
+        import.add(
+            Path::new("/etc/npd.json"),
+            &serde_json::from_value(monitor.clone()).unwrap(),
+            Path::new("/opt/npd"),
+        );
+    }
+    import.finished()
+}
+
+fn settings(text: &str) -> Settings {
+    toml::from_str(text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+#[test]
+fn lines_of_the_kernel_become_checks_and_conditions_that_nodevigil_has_become_its_profile() {
+    let text = imported(&[json!({
+        "plugin": "kmsg", "logPath": "/dev/kmsg", "lookback": "5m", "bufferSize": 10, "source": "kernel-monitor",
+        "conditions": [
+            {"type": "KernelDeadlock", "reason": "KernelHasNoDeadlock", "message": "kernel has no deadlock"},
+            {"type": "DiskFailing", "reason": "DiskIsFine", "message": "fine"},
+        ],
+        "rules": [
+            {"type": "temporary", "reason": "OOMKilling", "pattern": "Killed process \\d+ (.+) total-vm:\\d+kB.*"},
+            {"type": "temporary", "reason": "KernelOops", "pattern": "BUG: unable to handle .*"},
+            {"type": "temporary", "reason": "KernelOops", "pattern": "divide error: 0000 \\[#\\d+\\] SMP"},
+            {"type": "permanent", "condition": "KernelDeadlock", "reason": "DockerHung", "pattern": "task docker:\\w+ blocked"},
+            {"type": "permanent", "condition": "DiskFailing", "reason": "DiskIsFailing", "pattern": "failed command: READ"},
+            {"type": "temporary", "reason": "Flagged", "pattern": "(?i)oops"},
+        ],
+    })]);
+    let settings = settings(&text);
+    assert_eq!(settings.kubernetes.profile, profile::Profile::Npd, "{text}");
+    assert_eq!(
+        settings.custom.keys().collect::<Vec<_>>(),
+        ["disk-is-failing", "kernel-oops", "kernel-oops-2", "oom-killing"]
+    );
+    let oom = &settings.custom["oom-killing"];
+    assert!(oom.condition.is_none() && !oom.log.as_ref().unwrap().until_boot);
+    assert_eq!(oom.log.as_ref().unwrap().patterns.0, ["*Killed process * * total-vm:*kB"]);
+    let disk = &settings.custom["disk-is-failing"];
+    assert_eq!(disk.condition.as_ref().unwrap().as_str(), "DiskFailing");
+    assert_eq!((disk.healthy_reason.as_str(), disk.log.as_ref().unwrap().until_boot), ("DiskIsFine", true));
+    assert!(text.contains("# No equal of Flagged: the regular expression has a flag"), "{text}");
+    assert!(text.contains("# DockerHung: nodevigil has KernelDeadlock itself"), "{text}");
+}
+
+#[test]
+fn commands_and_the_journal_become_checks() {
+    let plugin = json!({
+        "plugin": "custom", "source": "ntp",
+        "pluginConfig": {"invoke_interval": "1m30s", "timeout": "5s", "max_output_length": 80, "skip_initial_status": true},
+        "conditions": [{"type": "NTPProblem", "reason": "NTPIsUp", "message": "ntp service is up"}],
+        "rules": [
+            {"type": "temporary", "reason": "NTPIsDown", "path": "./plugin/check_ntp.sh", "timeout": "3s"},
+            {"type": "permanent", "condition": "NTPProblem", "reason": "NTPIsDown", "path": "./plugin/check_ntp.sh", "timeout": "3s"},
+            {"type": "temporary", "reason": "DNSUnreachable", "path": "/bin/dns", "args": ["--to", "$x"], "timeout": "9s", "invoke_interval": "1s"},
+        ],
+    });
+    let journal = json!({
+        "plugin": "journald", "pluginConfig": {"source": "dockerd"}, "conditions": [],
+        "rules": [{"type": "temporary", "reason": "CorruptDockerImage", "pattern": "failed to register layer"}],
+    });
+    let text = imported(&[plugin, journal]);
+    let settings = settings(&text);
+    let ntp = settings.custom["ntp-is-down"].command.as_ref().unwrap();
+    assert_eq!(ntp.argv.0, ["/opt/npd/plugin/check_ntp.sh"]);
+    assert_eq!((ntp.interval_secs.duration().as_secs(), ntp.timeout_secs.duration().as_secs()), (90, 3));
+    let dns = settings.custom["dns-unreachable"].command.as_ref().unwrap();
+    assert_eq!(dns.argv.0, ["/bin/dns", "--to", "$x"]);
+    assert_eq!((dns.interval_secs.duration().as_secs(), dns.timeout_secs.duration().as_secs()), (5, 5));
+    assert_eq!(settings.custom["corrupt-docker-image"].log.as_ref().unwrap().identifier.as_deref(), Some("dockerd"));
+    assert!(text.contains("NTPIsDown (temporary): the condition of the same command"), "{text}");
+    assert!(text.contains("# No equal: skip_initial_status"), "{text}");
+}
+
+#[test]
+fn what_has_no_equal_says_why() {
+    let file = json!({"plugin": "filelog", "logPath": "/var/log/messages", "rules": [{"type": "temporary", "reason": "A", "pattern": "a"}]});
+    let text = imported(&[
+        file,
+        json!({"cpu": {"metricsConfigs": {}}}),
+        json!({"plugin": "custom", "rules": [
+        {"type": "permanent", "condition": "Ready", "reason": "Down", "path": "/bin/x"},
+        {"type": "permanent", "condition": "a b", "reason": "Down", "path": "/bin/x"},
+        {"type": "temporary", "reason": "not CamelCase", "path": "/bin/x"},
+        {"type": "temporary", "reason": "Late", "path": "/bin/x", "timeout": "soon"}]}),
+    ]);
+    assert!(settings(&text).custom.is_empty());
+    for why in [
+        "the journal, not a file",
+        "node exporter",
+        "condition Ready belongs to",
+        "\"a b\" is invalid",
+        "\"not CamelCase\" is invalid",
+        "\"soon\" is not a duration",
+    ] {
+        assert!(text.contains(why), "{why}\n{text}");
+    }
+}
