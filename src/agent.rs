@@ -6,18 +6,20 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use log::Level;
 use tokio::sync::{mpsc, watch};
 
 use crate::condition::engine::Engine;
 use crate::condition::profile::Names;
 use crate::condition::{
-    Condition, ConditionType, Desired, Published, Reason, Status, Suppression, Transition, Uptime, View,
+    Condition, ConditionType, Desired, Occurrence, Published, Reason, Status, Suppression, Transition, Uptime, View,
 };
 use crate::facts::{ApiFacts, ObservedCondition, SyncLoop};
-use crate::host::clock;
+use crate::host::clock::{self, Now};
 use crate::host::kubelet::{KubeletFacts, Watched};
+use crate::records::Recorder;
+use crate::records::last_boot::{self, LastBoot};
 use crate::report::metrics::Metrics;
 use crate::report::status::{self, KubeletReport, Present, StatusReport};
 use crate::settings::Settings;
@@ -26,6 +28,8 @@ use suppression::Suppressions;
 
 /// status.json is written again after this time, even if it is the same.
 const STATUS_EVERY: Duration = Duration::from_secs(30);
+/// The records that an earlier run of the agent has named are known to one that starts within this time.
+const LEFT_COUNTS_FOR: SignedDuration = SignedDuration::from_mins(5);
 /// A monitor that has not reported for this long hangs.
 const HUNG_AFTER: Duration = Duration::from_mins(2);
 /// Ticks are five seconds apart. If one lasts this long, the host was suspended.
@@ -69,21 +73,27 @@ impl Monitors {
     }
 }
 
+/// What its monitor knows of the kubelet.
+pub struct KubeletSeen {
+    pub facts: watch::Receiver<Option<KubeletFacts>>,
+    pub watched: watch::Receiver<Watched>,
+}
+
 /// The state of the agent's loop.
 pub struct Agent {
     engine: Engine,
     desired: watch::Sender<Desired>,
-    transitions: mpsc::Sender<Transition>,
+    transitions: mpsc::Sender<Occurrence>,
     metrics: Metrics,
     troubles: Troubles,
-    kubelet: watch::Receiver<Option<KubeletFacts>>,
-    watched: watch::Receiver<Watched>,
+    kubelet: KubeletSeen,
     suppressions: Suppressions,
     names: Names,
     api: ApiFacts,
     monitors: Monitors,
     /// The last status.json, and when it was written.
     status: Option<(StatusReport, Uptime)>,
+    recorder: Recorder,
 }
 
 impl Agent {
@@ -92,10 +102,14 @@ impl Agent {
         metrics: Metrics,
         troubles: Troubles,
         desired: watch::Sender<Desired>,
-        transitions: mpsc::Sender<Transition>,
-        kubelet: watch::Receiver<Option<KubeletFacts>>,
-        watched: watch::Receiver<Watched>,
+        transitions: mpsc::Sender<Occurrence>,
+        kubelet: KubeletSeen,
+        mut recorder: Recorder,
     ) -> Self {
+        // What an earlier run of the agent has left in memory: a problem that lasts keeps its record.
+        let (now, left) = (clock::uptime(), StatusReport::read(Path::new(status::PATH)).ok());
+        let left = left.filter(|report| clock::wall().duration_since(report.written_at) < LEFT_COUNTS_FOR);
+        recorder.adopt(&left.map(|report| report.conditions(now)).unwrap_or_default(), now);
         let downgraded = settings.reasons.iter().map(|(reason, settings)| (*reason, settings.shown_as));
         Self {
             engine: Engine::new(settings.conditions.healthy_for_secs.duration(), downgraded.collect()),
@@ -104,13 +118,23 @@ impl Agent {
             metrics,
             troubles,
             kubelet,
-            watched,
             suppressions: Suppressions::new(settings.maintenance.max_pause_secs.duration()),
             names: settings.kubernetes.names(),
             api: ApiFacts::default(),
             monitors: Monitors::new(clock::uptime()),
             status: None,
+            recorder,
         }
+    }
+
+    /// Takes in how the last boot ended. The first agent of a boot creates an Event.
+    pub fn last_boot_found(&mut self, found: LastBoot, is_first: bool) {
+        tracing::info!("{}", found.message);
+        if is_first {
+            let (reason, text, is_warning) = (last_boot::EVENT_REASON, found.message.clone(), !found.is_clean);
+            self.transitions.try_send(Occurrence::Note { reason, text, is_warning, at: clock::uptime() }).ok();
+        }
+        self.recorder.last_boot = Some(found.message);
     }
 
     /// Records a monitor's report.
@@ -175,16 +199,20 @@ impl Agent {
         let suppression = self.suppressions.decide(&self.api, self.engine.is_well(), now, self.now()).await;
         let without_taints = matches!(suppression, Some(Suppression::Paused { .. }));
         self.engine.suppress(suppression);
-        let (conditions, ending) = (self.engine.evaluate(now), self.engine.ending());
+        let (mut conditions, ending) = (self.engine.evaluate(now), self.engine.ending());
         self.desired.send_if_modified(|desired| {
             let differs = (desired.without_taints, &desired.ending) != (without_taints, &ending);
             (desired.without_taints, desired.ending) = (without_taints, ending);
             differs
         });
         let before = self.desired.borrow().conditions.clone();
+        let time = Now::read(self.api.server_time);
+        self.recorder.name(&before, &mut conditions, time);
         if before != conditions {
             self.publish(&before, conditions, now);
         }
+        let node = self.node_name();
+        self.recorder.begin(&self.desired.borrow().conditions, &node, time);
         self.write_status(now);
     }
 
@@ -203,10 +231,12 @@ impl Agent {
 
     fn transition(&self, from: Option<Condition>, to: Condition) {
         self.log_transition(&to);
+        self.recorder.transition(&to);
         if from.as_ref().is_none_or(|from| from.status != to.status) {
             self.metrics.transition(to.kind, to.status);
         }
-        let is_sent = self.transitions.try_send(Transition { from, to, at: clock::uptime() }).is_ok();
+        let is_sent =
+            self.transitions.try_send(Occurrence::Transition(Transition { from, to, at: clock::uptime() })).is_ok();
         if is_sent && self.transitions.capacity() == 0 {
             let waiting = self.transitions.max_capacity();
             tracing::warn!("{waiting} Events wait for the API server; later Events are dropped until it accepts one");
@@ -217,7 +247,7 @@ impl Agent {
     fn log_transition(&self, to: &Condition) {
         let (kind, status, reason, message) = (to.kind.name(), to.status.name(), &*to.reason, &to.message);
         let is_about_kubelet = matches!(to.kind, ConditionType::KubeletHealthy | ConditionType::KubeletConfigValid);
-        let unit = self.watched.borrow().unit.clone().filter(|_| is_about_kubelet).unwrap_or_default();
+        let unit = self.kubelet.watched.borrow().unit.clone().filter(|_| is_about_kubelet).unwrap_or_default();
         log::log!(
             if to.is_problem() { Level::Warn } else { Level::Info },
             MESSAGE_ID = TRANSITION_ID, NODEVIGIL_CONDITION = kind, NODEVIGIL_STATUS = status, NODEVIGIL_REASON = reason,
@@ -250,11 +280,15 @@ impl Agent {
         changed
     }
 
+    /// The Node's name; empty while it is not known.
+    fn node_name(&self) -> String {
+        let name = self.api.node.as_ref().map(|node| node.name.clone());
+        name.or_else(|| self.kubelet.facts.borrow().as_ref().map(|facts| facts.node_name.clone())).unwrap_or_default()
+    }
+
     fn write_status(&mut self, now: Uptime) {
         let report = {
-            let (facts, watched) = (self.kubelet.borrow(), self.watched.borrow());
-            let node = self.api.node.as_ref().map(|node| node.name.clone());
-            let node = node.or_else(|| facts.as_ref().map(|facts| facts.node_name.clone())).unwrap_or_default();
+            let (node, watched) = (self.node_name(), self.kubelet.watched.borrow());
             let kubelet = KubeletReport {
                 unit: watched.unit.clone(),
                 pid: watched.pid.and_then(|pid| u32::try_from(pid).ok()),
@@ -271,6 +305,7 @@ impl Agent {
                 kubelet,
                 pause: self.suppressions.pause.as_ref(),
                 troubles: self.troubles.present(),
+                last_boot: self.recorder.last_boot.clone(),
                 now: clock::wall(),
                 uptime: now,
             };

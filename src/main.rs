@@ -9,6 +9,7 @@ mod files;
 mod host;
 mod monitor;
 mod publish;
+mod records;
 mod report;
 mod run;
 mod settings;

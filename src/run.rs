@@ -17,8 +17,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 use tokio::{runtime, task_local};
 
-use crate::agent::Agent;
-use crate::condition::{ConditionType, Desired, Transition, Uptime, View, custom};
+use crate::agent::{Agent, KubeletSeen};
+use crate::condition::{ConditionType, Desired, Occurrence, Uptime, View, custom};
 use crate::facts::{ApiFacts, RequestCounts};
 use crate::host::clock::{next_multiple, uptime};
 use crate::host::kmsg::KernelLog;
@@ -26,9 +26,11 @@ use crate::host::kubelet::{KubeletFacts, Watched};
 use crate::host::notify::Notifier;
 use crate::host::pod::is_pod;
 use crate::host::systemd::is_service_active;
-use crate::host::{log, memory};
+use crate::host::timeline::Timeline;
+use crate::host::{blocking, log, memory};
 use crate::monitor::{self, HungServices, Inputs};
 use crate::publish::Publisher;
+use crate::records::{Recorder, last_boot};
 use crate::report::metrics::{Metrics, serve};
 use crate::settings::custom::definitions;
 use crate::settings::{self, EXIT_CONFIG, Settings, accepted};
@@ -49,6 +51,8 @@ const START_AGAIN_AFTER: Duration = Duration::from_secs(10);
 /// When one ends this often in `ENDS_COUNT_FOR`, the agent ends.
 const MAX_ENDS: usize = 3;
 const ENDS_COUNT_FOR: Duration = Duration::from_mins(10);
+/// It takes longer only if a disk does not answer.
+const LAST_BOOT_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often the agent in a pod asks whether nodevigil.service runs.
 const ASK_SERVICE_EVERY: Duration = Duration::from_secs(10);
 
@@ -115,11 +119,12 @@ pub struct Tasks {
     pub running: JoinSet<&'static str>,
     pub reports: mpsc::Receiver<(ConditionType, View)>,
     pub desired: watch::Sender<Desired>,
-    pub transitions: mpsc::Sender<Transition>,
+    pub transitions: mpsc::Sender<Occurrence>,
     pub api: watch::Receiver<ApiFacts>,
     pub kubelet: watch::Receiver<Option<KubeletFacts>>,
     pub watched: watch::Receiver<Watched>,
     pub kernel_log: KernelLog,
+    pub timeline: Timeline,
     pub metrics: Metrics,
 }
 
@@ -145,8 +150,10 @@ impl Tasks {
             probe_seconds: metrics.probe_seconds.clone(),
             kernel_log: kernel_log.clone(),
             hung: HungServices::default(),
+            timeline: Timeline::default(),
             troubles: troubles.clone(),
         };
+        let timeline = inputs.timeline.clone();
         let (kubelet, watched) = (inputs.kubelet.subscribe(), inputs.watched.subscribe());
         let publisher = Publisher {
             settings: settings.kubernetes.clone(),
@@ -173,23 +180,28 @@ impl Tasks {
         running.spawn(named("the publisher", publisher.run()));
         // Behind the monitors, which ask for its lines when they start.
         running.spawn(named("the reader of the kernel's log", kernel_log.clone().follow(troubles.clone())));
-        Self { running, reports: received, desired, transitions, api, kubelet, watched, kernel_log, metrics }
+        Self { running, reports: received, desired, transitions, api, kubelet, watched, kernel_log, timeline, metrics }
     }
 }
 
 /// Starts all tasks, and works until systemd stops us or a task ends; returns the exit code.
 async fn serve_until_stopped(settings: Settings, troubles: Troubles) -> anyhow::Result<u8> {
     let mut stops = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
-    let Tasks { mut running, mut reports, desired, transitions, mut api, kubelet, watched, metrics, .. } =
+    let Tasks { mut running, mut reports, desired, transitions, mut api, kubelet, watched, timeline, metrics, .. } =
         Tasks::start(&settings, &troubles);
+    let (recorder, recording) = Recorder::new(settings.records.clone(), timeline, troubles.clone());
+    running.spawn(named("the recorder", recording));
     if settings.metrics.enabled {
         running.spawn(named("the metrics server", serve(settings.metrics.listen, metrics.clone(), troubles.clone())));
     }
-    let mut agent = Agent::new(&settings, metrics, troubles, desired, transitions, kubelet, watched);
+    let kubelet = KubeletSeen { facts: kubelet, watched };
+    let mut agent = Agent::new(&settings, metrics, troubles, desired, transitions, kubelet, recorder);
     let first_tick = Instant::now() + next_multiple(uptime(), TICK).saturating_sub(uptime());
     let (notifier, mut ticks) = (Notifier::new(), interval_at(first_tick, TICK));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut service_started = pin!(service_started());
+    let mut last_boot =
+        pin!(blocking::run("finding out how the last boot ended", LAST_BOOT_TIMEOUT, last_boot::begin).fuse());
     notifier.notify(NotifyState::Ready);
     agent.tick()?;
     loop {
@@ -208,6 +220,7 @@ async fn serve_until_stopped(settings: Settings, troubles: Troubles) -> anyhow::
                 notifier.notify(NotifyState::Stopping);
                 return Ok(stop::stop(&mut agent, api, &settings.kubernetes).await);
             }
+            Ok(Some((found, is_first))) = &mut last_boot => agent.last_boot_found(found, is_first),
             () = &mut service_started => {
                 tracing::warn!("nodevigil.service has started on this host, so this pod ends; it will wait when it is started again");
                 return Ok(0);

@@ -29,11 +29,13 @@ pub enum Trouble {
     PauseRefused,
     /// The address of `[metrics] listen` cannot be bound.
     MetricsNotServed,
+    /// The server of `[records] upload_url` does not take records.
+    RecordsNotUploaded,
 }
 
 impl Trouble {
     /// All kinds, each with its name in metrics, `status` and Events.
-    pub const ALL: [(Self, &str); 11] = [
+    pub const ALL: [(Self, &str); 12] = [
         (Self::ConfigRefused, "ConfigRefused"),
         (Self::BusLost, "BusLost"),
         (Self::KernelLogUnreadable, "KernelLogUnreadable"),
@@ -45,6 +47,7 @@ impl Trouble {
         (Self::CheckRefused, "CheckRefused"),
         (Self::PauseRefused, "PauseRefused"),
         (Self::MetricsNotServed, "MetricsNotServed"),
+        (Self::RecordsNotUploaded, "RecordsNotUploaded"),
     ];
 
     pub const fn name(self) -> &'static str {
@@ -64,8 +67,10 @@ impl Trouble {
             }
             Self::NodeMissing => "There is no Node of the name that nodevigil publishes to.",
             Self::ForeignOwner => "Another field manager owns or overwrites a condition of nodevigil's.",
+            Self::CheckRefused => "The API server refuses the condition of a custom check.",
             Self::PauseRefused => "The Node's annotation nodevigil.io/pause cannot be used.",
             Self::MetricsNotServed => "The address of [metrics] listen cannot be bound.",
+            Self::RecordsNotUploaded => "The server of [records] upload_url does not take records.",
         }
     }
 }

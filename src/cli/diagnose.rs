@@ -13,9 +13,11 @@ use super::status::{color, exit_code};
 use super::{Output, UNKNOWN, block_on, complain, is_colored, print, settings_in_effect};
 use crate::condition::engine::Engine;
 use crate::condition::{Condition, ConditionType, Status, Uptime, View};
+use crate::host::blocking;
 use crate::host::clock::uptime;
 use crate::host::kmsg::LogState;
 use crate::host::kubelet::KubeletFacts;
+use crate::records::store::{self, Kept};
 use crate::report::table;
 use crate::run::Tasks;
 use crate::settings::{self, Settings};
@@ -57,10 +59,14 @@ impl Diagnose {
         if let Err(error) = settings::load(Path::new("/"), &[]) {
             troubles.set(Trouble::ConfigRefused, error.to_string());
         }
-        let (conditions, access) = block_on("diagnosing, 10 s at most", observe(&settings, &troubles))?;
+        let ((conditions, access), records) = block_on("diagnosing, 10 s at most", async {
+            let records = blocking::run("listing records", TIME, store::list);
+            tokio::join!(observe(&settings, &troubles), records)
+        })?;
+        let names: Vec<_> = records.unwrap_or_default().into_iter().map(|Kept { name, .. }| name).collect();
         match self.output {
-            Output::Json => print(&format!("{:#}\n", document(&conditions, &access)))?,
-            Output::Text => print(&text(&conditions, &access, is_colored()))?,
+            Output::Json => print(&format!("{:#}\n", document(&conditions, &access, &names)))?,
+            Output::Text => print(&text(&conditions, &access, &names, is_colored()))?,
         }
         Ok(exit_code(conditions.iter().map(|condition| (condition.status, condition.is_problem()))))
     }
@@ -129,14 +135,14 @@ fn access(tasks: &Tasks, troubles: &Troubles, identity: anyhow::Result<Identity>
     vec![usable("settings", Trouble::ConfigRefused, "accepted".into()), kernel_log, unit, api]
 }
 
-fn document(conditions: &[Condition], access: &[Access]) -> Value {
+fn document(conditions: &[Condition], access: &[Access], records: &[String]) -> Value {
     let conditions = conditions.iter().map(|Condition { kind, status, reason, message, .. }| {
         json!({"type": kind.name(), "status": status, "reason": reason, "message": redact::escape_controls(message)})
     });
-    json!({"conditions": conditions.collect::<Vec<_>>(), "access": access})
+    json!({"conditions": conditions.collect::<Vec<_>>(), "access": access, "records": records})
 }
 
-fn text(conditions: &[Condition], access: &[Access], colored: bool) -> String {
+fn text(conditions: &[Condition], access: &[Access], records: &[String], colored: bool) -> String {
     let row = |condition: &Condition| {
         let Condition { kind, status, reason, message, .. } = condition;
         let cells = [kind.name(), status.name(), reason, &redact::escape_controls(message)].map(str::to_owned);
@@ -147,5 +153,10 @@ fn text(conditions: &[Condition], access: &[Access], colored: bool) -> String {
         let works = if *works { "yes" } else { "no" };
         ([name, works, &redact::escape_controls(message)].map(str::to_owned), "")
     };
-    format!("{conditions}\n{}", table::text(["USES", "WORKS", "MESSAGE"], access.iter().map(row)))
+    let access = table::text(["USES", "WORKS", "MESSAGE"], access.iter().map(row));
+    if records.is_empty() {
+        return format!("{conditions}\n{access}");
+    }
+    let records = table::text(["RECORD"], records.iter().map(|name| ([name.clone()], "")));
+    format!("{conditions}\n{access}\n{records}\nTo see one: nodevigil records show {}\n", "NAME")
 }

@@ -12,6 +12,7 @@ mod explain;
 mod man;
 mod pause;
 mod permissions;
+mod records;
 mod removal;
 mod replay;
 mod status;
@@ -29,6 +30,7 @@ use jiff::SignedDuration;
 use tokio::time::{Instant, sleep};
 
 use crate::host::{disk, kubelet, pod, top};
+use crate::records::{self as host_records, collect, upload};
 use crate::run;
 use crate::settings::{self, Settings, accepted};
 
@@ -66,6 +68,7 @@ enum Command {
     Status(status::Status),
     Diagnose(diagnose::Diagnose),
     Bootstrap(bootstrap::Bootstrap),
+    Records(records::Records),
     Pause(pause::PauseCommand),
     /// End the pause
     ///
@@ -103,6 +106,15 @@ enum Command {
     /// Print the processes whose memory grows fastest or is largest
     #[command(name = top::SUBCOMMAND, hide = true)]
     Top,
+    /// Read the host for a record that the agent has begun
+    #[command(name = host_records::SUBCOMMAND, hide = true)]
+    CompleteRecord {
+        /// The record's name
+        name: String,
+    },
+    /// Upload the records that are not uploaded yet
+    #[command(name = upload::SUBCOMMAND, hide = true)]
+    UploadRecords,
     #[command(hide = true)]
     Replay(replay::Replay),
 }
@@ -143,6 +155,13 @@ pub fn main() -> ExitCode {
         Command::KubeletFacts { pid } => print_json(&kubelet::read(pid)),
         Command::ProbeDisk { paths } => Ok(probe_disk(&paths)),
         Command::Top => print_json(&top::read()),
+        Command::CompleteRecord { name } => {
+            block_on("reading the host", collect::complete(&name)).and_then(|completed| print_json(&completed))
+        }
+        Command::UploadRecords => {
+            block_on("uploading", upload::upload_all()).and_then(|uploaded| print_json(&uploaded))
+        }
+        Command::Records(records) => records.run(),
         Command::Replay(replay) => replay.run(),
     };
     ExitCode::from(result.unwrap_or_else(|error| {

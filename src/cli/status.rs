@@ -66,7 +66,7 @@ impl Status {
         match self.report(now) {
             Ok(report) => {
                 print(&self.shown(&report, now)?)?;
-                Ok(exit_code(report.conditions.iter().map(|shown| (shown.status, shown.is_problem()))))
+                Ok(exit_code(report.conditions.iter().map(ConditionReport::state)))
             }
             Err(why) => {
                 complain(&why);
@@ -209,6 +209,9 @@ fn remarks(report: &StatusReport, now: Timestamp) -> Vec<String> {
         format!("Problem of nodevigil itself, {}: {}", trouble.name, redact::escape_controls(&trouble.message))
     };
     remarks.extend(report.troubles.iter().map(problem));
+    remarks.extend(
+        report.last_boot.iter().map(|message| format!("Before this boot: {}", redact::escape_controls(message))),
+    );
     remarks
 }
 
@@ -236,15 +239,14 @@ mod tests {
             kubelet: report::KubeletReport::default(),
             pause: None,
             troubles: vec![],
+            last_boot: None,
         }
     }
 
     #[test]
     fn the_exit_code_is_that_of_the_worst_condition() {
         use ConditionStatus::{False, True, Unknown};
-        let code = |statuses: &[_]| {
-            exit_code(report(statuses).conditions.iter().map(|shown| (shown.status, shown.is_problem())))
-        };
+        let code = |statuses: &[_]| exit_code(report(statuses).conditions.iter().map(ConditionReport::state));
         assert_eq!([code(&[True, True]), code(&[Unknown, False]), code(&[True, Unknown]), code(&[])], [0, 1, 2, 2]);
     }
 

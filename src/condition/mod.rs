@@ -265,3 +265,16 @@ pub struct Transition {
     pub to: Condition,
     pub at: Uptime,
 }
+
+/// What becomes an Event about the Node.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Occurrence {
+    Transition(Transition),
+    /// Something else that happened once.
+    Note {
+        reason: &'static str,
+        text: String,
+        is_warning: bool,
+        at: Uptime,
+    },
+}

@@ -6,8 +6,10 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
+use tokio::time::sleep;
 
 use super::child;
+use super::goroutines::{self, Group};
 
 /// A journal on a slow disk is given up after this time.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -19,14 +21,101 @@ const MAX_SEARCHED: usize = 40;
 /// The longest line that is shown, in bytes.
 const MAX_LINE_BYTES: usize = 300;
 
+/// A run that probably has no stacks is searched no farther than this many times the lines that are wanted.
+const FIRST_LINES_FACTOR: usize = 2;
+/// journald takes in what a process wrote last until some time after its end.
+const INGESTED_AFTER: Duration = Duration::from_millis(300);
+/// A Go program ends so by the signal of systemd's watchdog.
+const ABORTED: &str = "SIGABRT: abort";
+
 /// The line that probably has the reason why the run of a unit ended, without secrets and control characters; none if there is none, or the
 /// journal does not answer.
 pub async fn last_error(invocation: &str) -> Option<String> {
+    let output = read_messages(invocation).await?;
+    best_line(&output).map(shown)
+}
+
+/// Why the run of a unit ended, as its last lines say it: what its goroutines waited for when systemd's watchdog ended it, or else its last
+/// error. A sentence without its beginning.
+pub async fn last_words(invocation: &str) -> Option<String> {
+    let mut output = read_messages(invocation).await?;
+    if output.lines().any(|line| line.starts_with(ABORTED)) {
+        sleep(INGESTED_AFTER).await;
+        output = read_messages(invocation).await?;
+    }
+    blocked(&output).or_else(|| Some(format!("its last error: {}", best_line(&output).map(shown)?)))
+}
+
+/// The messages of a run, the newest first.
+async fn read_messages(invocation: &str) -> Option<String> {
     let run = format!("_SYSTEMD_INVOCATION_ID={invocation}");
+    let output = journalctl(&["--output=cat", "--lines", LINES, &run], TIMEOUT).await.ok()?;
+    Some(output)
+}
+
+async fn journalctl(arguments: &[&str], time: Duration) -> io::Result<String> {
     let mut command = Command::new("journalctl");
-    command.args(["--no-pager", "--quiet", "--output=cat", "--reverse", "--lines", LINES, &run]);
-    let (_, output) = child::run(command, TIMEOUT).await.ok()?;
-    best_line(&String::from_utf8_lossy(&output)).map(shown)
+    command.args(["--no-pager", "--quiet", "--reverse"]).args(arguments);
+    let (_, output) = child::run(command, time).await?;
+    Ok(String::from_utf8_lossy(&output).into_owned())
+}
+
+/// What the goroutines of an aborted program waited for; `output` has the newest line first.
+fn blocked(output: &str) -> Option<String> {
+    let lines: Vec<&str> = output.lines().collect();
+    let aborted = lines.iter().position(|line| line.starts_with(ABORTED))?;
+    goroutines::blocked(&goroutines::groups(lines[..aborted].iter().rev().copied()))
+}
+
+/// The last lines of a run with their times, its own and those of systemd about it, without the stacks that a Go program prints at its end,
+/// and these in groups.
+///
+/// # Errors
+/// When the journal does not answer in time.
+pub async fn last_lines(invocation: &str, count: usize, time: Duration) -> io::Result<(Vec<String>, Vec<Group>)> {
+    let [of_run, about_run] = ["_SYSTEMD_INVOCATION_ID", "INVOCATION_ID"].map(|field| format!("{field}={invocation}"));
+    let read = async |lines: &str| {
+        journalctl(&["--output=short-iso-precise", "--no-hostname", "--lines", lines, &of_run, "+", &about_run], time)
+            .await
+    };
+    let mut output = read(&(FIRST_LINES_FACTOR * count).to_string()).await?;
+    if output.lines().any(|line| is_position(message(line))) {
+        output = read(LINES).await?;
+    }
+    let lines: Vec<&str> = output.lines().rev().collect();
+    let (told, stacks) = without_stacks(&lines);
+    let first = told.len().saturating_sub(count);
+    // As one text, because a secret can have several lines.
+    let told = redact::hide_secrets(&told[first..].join("\n"));
+    Ok((told.lines().map(str::to_owned).collect(), goroutines::groups(stacks)))
+}
+
+/// The lines that are not part of the stacks at the end, and the messages of those that are.
+fn without_stacks<'a>(lines: &[&'a str]) -> (Vec<&'a str>, Vec<&'a str>) {
+    const ENDS: [&str; 4] = [ABORTED, "SIGQUIT: quit", "panic: ", "fatal error: "];
+    let ends = lines.iter().rposition(|line| ENDS.iter().any(|end| message(line).starts_with(end)));
+    let (mut told, mut stacks) = (lines[..ends.unwrap_or(lines.len())].to_vec(), Vec::new());
+    for line in &lines[ends.unwrap_or(lines.len())..] {
+        let message = message(line);
+        // Of systemd, or what other threads have logged meanwhile.
+        let is_told = line.contains(" systemd[1]: ") || is_klog(message, &['I', 'W', 'E', 'F']);
+        if is_told || (stacks.is_empty() && !goroutines::is_header(message)) {
+            told.push(*line);
+        } else {
+            stacks.push(message);
+        }
+    }
+    (told, stacks)
+}
+
+/// The message of a line with its time and program: `2026-11-28T18:45:02.123456+0000 kubelet[812]: …`.
+fn message(line: &str) -> &str {
+    line.split_once("]: ").map_or(line, |(_, message)| message)
+}
+
+/// Whether it is a line of a stack: `runtime/proc.go:424 +0xce fp=…`.
+fn is_position(message: &str) -> bool {
+    message.contains(".go:") && message.contains(" +0x")
 }
 
 /// The last line of klog with severity E or F, or of a panic or a fatal error; else the last line. `output` has the newest line first, so
@@ -164,6 +253,21 @@ mod tests {
         assert_eq!(best("one\ntwo\n\n").as_deref(), Some("two"));
         assert_eq!(best("Error: x\nUsage:\n").as_deref(), Some("Error: x"));
         assert_eq!(best(""), None);
+    }
+
+    #[test]
+    fn the_stacks_at_the_end_are_told_apart_from_what_was_logged() {
+        let line = |text: &str| format!("2026-11-28T18:45:02.123456+0000 kubelet[812]: {text}");
+        let systemd = "2026-11-28T18:45:02.123456+0000 systemd[1]: kubelet.service: Failed with result 'watchdog'.";
+        let logged = ["I1126 06:13:50.1 1 a.go:1] ok", "SIGABRT: abort", "PC=0x47e5a1 m=0 sigcode=0"].map(line);
+        let stacks = ["goroutine 7 gp=0x6 m=nil [select, 3 minutes]:", "a.b(0x1)", "\t/src/a.go:1 +0x2", "rax    0xca"]
+            .map(line);
+        let all: Vec<&str> = logged.iter().chain(&stacks).map(String::as_str).chain([systemd]).collect();
+        let (told, found) = without_stacks(&all);
+        assert_eq!(told, [&logged[0], &logged[1], &logged[2], systemd]);
+        assert_eq!((found.len(), goroutines::groups(found).len()), (4, 1));
+        assert_eq!(without_stacks(&all[..1]), (vec![all[0]], vec![]));
+        assert!(all.iter().any(|line| is_position(message(line))));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The kernel's log, /dev/kmsg: lines of the kernel itself (Documentation/ABI/testing/dev-kmsg).
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -138,6 +139,30 @@ impl KernelLog {
         }
         self.lines.send(line).ok();
     }
+}
+
+/// The kernel's last lines, each with its time since boot in seconds.
+///
+/// # Errors
+/// When the log cannot be opened.
+pub fn last(count: usize) -> io::Result<Vec<String>> {
+    let log = open(PATH, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
+    let (mut lines, mut buffer) = (VecDeque::new(), vec![0; MAX_RECORD_BYTES]);
+    // As many as a log of 16 MiB may have, so that a storm does not keep it from ending.
+    for _ in 0..100_000 {
+        match rustix::io::read(&log, &mut buffer) {
+            Ok(length) => {
+                let line = kernel_line(&buffer[..length], true);
+                lines.extend(line.map(|line| format!("[{:.6}] {}", line.at.as_secs_f64(), line.text)));
+                if lines.len() > count {
+                    lines.pop_front();
+                }
+            }
+            Err(Errno::PIPE | Errno::INTR | Errno::INVAL) => {}
+            Err(_) => break,
+        }
+    }
+    Ok(lines.into())
 }
 
 fn open_at(position: SeekFrom) -> io::Result<AsyncFd<OwnedFd>> {

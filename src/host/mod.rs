@@ -12,6 +12,7 @@ pub mod credential;
 pub mod cri;
 pub mod disk;
 pub mod endpoint;
+pub mod goroutines;
 pub mod healthz;
 pub mod journal;
 pub mod kernel;
@@ -28,8 +29,10 @@ pub mod pod;
 pub mod pressure;
 pub mod process;
 pub mod program;
+pub mod snapshot;
 pub mod subject;
 pub mod systemd;
+pub mod timeline;
 pub mod top;
 
 use std::io;

@@ -264,7 +264,8 @@ pub fn switches(status: &Status) -> u64 {
     status.voluntary_ctxt_switches.unwrap_or_default() + status.nonvoluntary_ctxt_switches.unwrap_or_default()
 }
 
-fn waits_in(wchan: String) -> String {
+/// The kernel's function in which a task waits, from its file `wchan`; empty if the kernel does not say.
+pub fn waits_in(wchan: String) -> String {
     let function = fs::read_to_string(wchan).unwrap_or_default();
     // `0`: it does not wait any more, or the kernel keeps it to itself.
     redact::sanitize_line(function.trim_start_matches('0'), 60)

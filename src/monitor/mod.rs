@@ -27,6 +27,7 @@ use crate::host::clock::{Now, next_multiple};
 use crate::host::kmsg::KernelLog;
 use crate::host::kubelet::{KubeletFacts, Watched};
 use crate::host::process::ProcessId;
+use crate::host::timeline::Timeline;
 use crate::settings::Settings;
 use crate::trouble::Troubles;
 
@@ -116,6 +117,8 @@ pub struct Inputs {
     pub probe_seconds: Histogram,
     pub kernel_log: KernelLog,
     pub hung: HungServices,
+    /// What is seen, for records of problems.
+    pub timeline: Timeline,
     pub troubles: Troubles,
 }
 

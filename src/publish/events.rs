@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use super::clock::{sleep_until, whole_seconds};
 use super::connection::{ApiConnection, Failure};
 use super::pacing::{Backoff, Budget};
-use crate::condition::{Condition, Reason, Transition, Uptime};
+use crate::condition::{Condition, Occurrence, Reason, Transition, Uptime};
 use crate::facts::NodeFacts;
 use crate::host::clock::{Now, uptime};
 use crate::trouble::Troubles;
@@ -74,7 +74,7 @@ impl EventQueue {
         &mut self,
         client: Client,
         api: &ApiConnection,
-        transitions: &mut mpsc::Receiver<Transition>,
+        occurrences: &mut mpsc::Receiver<Occurrence>,
     ) -> Infallible {
         if self.first_shown.is_none() {
             self.first_shown =
@@ -87,7 +87,10 @@ impl EventQueue {
                 self.next = None;
             }
             tokio::select! {
-                Some(transition) = transitions.recv() => self.add(transition),
+                Some(occurrence) = occurrences.recv() => match occurrence {
+                    Occurrence::Transition(transition) => self.add(transition),
+                    Occurrence::Note { reason, text, is_warning, at } => self.push(reason.to_owned(), &text, is_warning, at),
+                },
                 () = sleep_until(self.check_at) => self.add_troubles(&api.troubles, uptime()),
             }
         }
@@ -368,7 +371,9 @@ mod tests {
         let api = ApiConnection::new(facts, RequestCounts::default(), troubles.clone());
         let client = api.wrap(Client::new(service, "default"));
         let (transitions, mut received) = mpsc::channel(count);
-        (0..count).for_each(|_| transitions.try_send(transition(Reason::KubeletCrashed, uptime())).unwrap());
+        for _ in 0..count {
+            transitions.try_send(Occurrence::Transition(transition(Reason::KubeletCrashed, uptime()))).unwrap();
+        }
         let mut queue = EventQueue::new(uptime());
         drop(timeout(Duration::from_secs(2), queue.publish(client, &api, &mut received)).await);
         (std::iter::from_fn(|| posted.try_recv().ok()).collect(), troubles)

@@ -35,7 +35,7 @@ pub use self::observed::{FIELD_MANAGER, ObservedNode, is_ours as is_our_taint};
 use self::session::{CHECK_EVERY, Connect, Session, connect, outdated, refused};
 pub use self::session::{connect_once, connect_with};
 pub use self::taints::patch as taints_patch;
-use crate::condition::{Desired, Transition, Uptime};
+use crate::condition::{Desired, Occurrence, Uptime};
 use crate::facts::{ApiFacts, Reach, RequestCounts};
 use crate::host::clock::uptime;
 use crate::host::kubelet::{KubeletFacts, Watched};
@@ -57,7 +57,7 @@ pub struct Publisher {
     /// While `true` the kubelet's Lease is read every two seconds, and after a minute every ten.
     pub lease_wanted: watch::Receiver<bool>,
     pub watched: watch::Receiver<Watched>,
-    pub transitions: mpsc::Receiver<Transition>,
+    pub transitions: mpsc::Receiver<Occurrence>,
     pub requests: RequestCounts,
     pub troubles: Troubles,
 }

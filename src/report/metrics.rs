@@ -319,6 +319,7 @@ nodevigil_trouble{name="ApiRefused"} 0
 nodevigil_trouble{name="ForeignOwner"} 0
 nodevigil_trouble{name="CheckRefused"} 0
 nodevigil_trouble{name="PauseRefused"} 0
+nodevigil_trouble{name="RecordsNotUploaded"} 0
 nodevigil_trouble{name="MetricsNotServed"} 0
 nodevigil_trouble{name="NodeMissing"} 0
 # HELP nodevigil_config_refused 1 while the settings are refused and the last accepted ones are in effect, else 0

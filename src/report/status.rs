@@ -7,7 +7,7 @@ use std::path::Path;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::condition::{Condition, Desired, Status, Uptime};
+use crate::condition::{Condition, ConditionType, Desired, Status, Uptime};
 use crate::facts::{ApiFacts, Reach};
 use crate::files;
 use crate::host::pause::Pause;
@@ -36,6 +36,9 @@ pub struct StatusReport {
     /// The pause that is in effect, if any.
     pub pause: Option<Pause>,
     pub troubles: Vec<TroubleReport>,
+    /// How the boot before this one ended; none if that is not known.
+    #[serde(default)]
+    pub last_boot: Option<String>,
 }
 
 /// A condition as nodevigil finds it. The Node shows the same, if it is published.
@@ -102,6 +105,7 @@ pub struct Present<'a> {
     pub kubelet: KubeletReport,
     pub pause: Option<&'a Pause>,
     pub troubles: BTreeMap<Trouble, String>,
+    pub last_boot: Option<String>,
     pub now: Timestamp,
     pub uptime: Uptime,
 }
@@ -131,7 +135,17 @@ impl StatusReport {
             pause: present.pause.cloned(),
             troubles: troubles.collect(),
             kubelet: present.kubelet,
+            last_boot: present.last_boot,
         }
+    }
+
+    /// Its conditions, for an agent that takes them over.
+    pub fn conditions(self, now: Uptime) -> Vec<Condition> {
+        let condition = |report: ConditionReport| {
+            let ConditionReport { kind, status, reason, message, .. } = report;
+            Some(Condition { kind: ConditionType::by_name(&kind)?, status, reason, message, since: now })
+        };
+        self.conditions.into_iter().filter_map(condition).collect()
     }
 
     /// Replaces the file at `path`.
@@ -208,6 +222,7 @@ mod tests {
             troubles: BTreeMap::from([(Trouble::BusLost, "no answer".to_owned())]),
             now: time(now),
             uptime: Duration::from_secs(100),
+            last_boot: Some("the last boot ended by a shutdown".to_owned()),
         };
         StatusReport::new(present, previous)
     }
@@ -253,7 +268,7 @@ mod tests {
 "conditions":[{"type":"KubeletHealthy","status":"False","reason":"KubeletCrashed","message":"m","since":"2026-01-01T00:01:00Z","is_problem":true}],
 "published":{"state":"unreached","since":"2026-01-01T00:00:00Z","error":"connection refused"},
 "kubelet":{"unit":"kubelet.service","pid":7,"healthz":null,"sync_loop_unwatched":null},"pause":{"until":"2026-01-01T01:00:00Z","by":"ann","reason":"new disk"},
-"troubles":[{"name":"BusLost","message":"no answer"}]}"#;
+"troubles":[{"name":"BusLost","message":"no answer"}],"last_boot":"the last boot ended by a shutdown"}"#;
         assert_eq!(serde_json::to_string(&report).unwrap(), expected.replace('\n', ""));
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("status.json");

@@ -14,9 +14,10 @@ use crate::agent::Agent;
 use crate::condition::Published;
 use crate::facts::ApiFacts;
 use crate::host::kubelet::KubeletFacts;
-use crate::host::pod;
-use crate::host::systemd::is_unit_stopped;
+use crate::host::systemd::{Stop, why_stopped};
+use crate::host::{blocking, pod};
 use crate::publish::{connect_once, is_our_taint};
+use crate::records::last_boot;
 use crate::settings::KubernetesSettings;
 
 /// At a stop the API server is given this time to take the last conditions.
@@ -24,6 +25,8 @@ const STOP_WAIT: Duration = Duration::from_millis(1500);
 /// The time for systemd to report why the agent is stopped, and for the API server to answer the same of a pod, which has five seconds.
 const WHY_WAIT: Duration = Duration::from_millis(500);
 const POD_WHY_WAIT: Duration = Duration::from_secs(2);
+/// The time to write on the disk that the boot ends.
+const MARK_WAIT: Duration = Duration::from_millis(500);
 /// Where the chart has its `DaemonSet`.
 const NAMESPACE: &str = "kube-system";
 /// What the `DaemonSet` controller lets each of its pods tolerate, in addition to what the template says
@@ -41,14 +44,25 @@ const TOLERATED: [&str; 7] = [
 /// Ends the agent. If nothing monitors the node any more, because the unit was stopped or the pod will not come back, problems become
 /// `Unknown`, and nodevigil's taints are removed. Before a restart, a shutdown or the next pod everything stays as it is.
 pub async fn stop(agent: &mut Agent, mut api: watch::Receiver<ApiFacts>, settings: &KubernetesSettings) -> u8 {
-    let is_last = match pod::daemonset() {
+    let daemonset = pod::daemonset();
+    let why = timeout(WHY_WAIT, why_stopped(daemonset.is_some())).await;
+    let why = why.ok().and_then(Result::ok).unwrap_or(Stop::Other);
+    let state = match why {
+        Stop::Shutdown => Some(last_boot::State::Shutdown),
+        Stop::OfUnit => Some(last_boot::State::Stopped),
+        Stop::Other => None,
+    };
+    if let Some(state) = state {
+        blocking::run("marking the end of the boot", MARK_WAIT, move || last_boot::end(state)).await.ok();
+    }
+    let is_last = match daemonset {
         Some(name) => {
-            timeout(POD_WHY_WAIT, is_wanted(&name, settings)).await.map(|wanted| wanted.map(|wanted| !wanted))
+            timeout(POD_WHY_WAIT, is_wanted(&name, settings)).await.is_ok_and(|wanted| wanted.is_ok_and(|it| !it))
         }
-        None => timeout(WHY_WAIT, is_unit_stopped()).await.map(|stopped| stopped.map_err(Into::into)),
+        None => why == Stop::OfUnit,
     };
     // What could not be found out changes nothing.
-    if !matches!(is_last, Ok(Ok(true))) {
+    if !is_last {
         return 0;
     }
     let last = agent.withdraw_problems();

@@ -166,7 +166,7 @@ fn merge(settings: &mut Table, later: Table) {
 mod tests {
     use super::*;
     use crate::condition::{Reason, ShownAs};
-    use crate::settings::{CloudProvider, IntentSettings, ReasonSettings, accepted};
+    use crate::settings::{CloudProvider, IntentSettings, ReasonSettings, RecordSettings, accepted};
 
     fn write(root: &Path, path: &str, text: &str) {
         let path = root.join(path);
@@ -296,6 +296,14 @@ mod tests {
         settings.reasons.insert(Reason::KubeletHung, ReasonSettings { shown_as: ShownAs::Warning });
         settings.runtime.endpoint = Some("unix:///run/crio/crio.sock".into());
         settings.runtime.unit = Some("crio.service".into());
+        settings.records = RecordSettings {
+            enabled: false,
+            upload_url: Some("https://records.example.com/{node}/{record}.json".into()),
+            upload_token_file: Some("/etc/token".into()),
+            upload_headers_file: Some("/etc/headers".into()),
+            upload_ca_file: Some("/etc/ca.crt".into()),
+            upload_proxy: Some("http://proxy.example.com:3128".into()),
+        };
 
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("accepted-settings.toml");
@@ -305,7 +313,7 @@ mod tests {
 
         let mut keys = Vec::new();
         leaves("", &Table::try_from(&settings).unwrap(), &mut keys);
-        assert_eq!(keys.len(), 25, "{keys:?}");
+        assert_eq!(keys.len(), 31, "{keys:?}");
         for key in keys {
             let error = error(&format!("{key} = [1]"));
             assert!(error.contains(&format!(": {key}: ")), "{key}: {error}");

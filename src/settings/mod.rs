@@ -38,6 +38,7 @@ pub struct Settings {
     pub intent: IntentSettings,
     pub check: CheckSettings,
     pub taints: TaintSettings,
+    pub records: RecordSettings,
     /// Reasons that are published as a warning or not at all, by name.
     #[serde(deserialize_with = "values::reasons")]
     pub reasons: BTreeMap<Reason, ReasonSettings>,
@@ -209,6 +210,39 @@ pub enum TaintEffect {
     NoSchedule,
     PreferNoSchedule,
     NoExecute,
+}
+
+/// `[records]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RecordSettings {
+    /// Whether nodevigil keeps a record of each problem of the kubelet, the container runtime, storage, kernel and memory.
+    pub enabled: bool,
+    /// Where nodevigil uploads each record, with an HTTP PUT request: `https://`, with `{record}` and, if you want, `{node}` in the path.
+    /// Default: nowhere.
+    #[serde(deserialize_with = "values::upload_url")]
+    pub upload_url: Option<String>,
+    /// A file with a bearer token for the upload.
+    pub upload_token_file: Option<PathBuf>,
+    /// A file with headers for the upload, one a line: `Name: value`.
+    pub upload_headers_file: Option<PathBuf>,
+    /// A PEM file with the certificate authorities of the server. Default: those of the host.
+    pub upload_ca_file: Option<PathBuf>,
+    /// The URL of a proxy for the upload.
+    pub upload_proxy: Option<String>,
+}
+
+impl Default for RecordSettings {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            upload_url: None,
+            upload_token_file: None,
+            upload_headers_file: None,
+            upload_ca_file: None,
+            upload_proxy: None,
+        }
+    }
 }
 
 /// `[reasons.NAME]`

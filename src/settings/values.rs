@@ -70,6 +70,15 @@ pub fn provider_id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
     checked(deserializer, "PROVIDER://ID, such as hcloud://12345678", is_id)
 }
 
+/// Where records are uploaded.
+pub fn upload_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    checked(
+        deserializer,
+        "https://HOST/PATH with {record} in it, such as https://records.example.com/{node}/{record}.json",
+        |text| text.starts_with("https://") && text.contains("{record}"),
+    )
+}
+
 fn checked<'de, D: Deserializer<'de>>(
     deserializer: D,
     wanted: &str,

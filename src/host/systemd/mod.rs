@@ -456,21 +456,35 @@ pub async fn is_service_active() -> zbus::Result<bool> {
     .await
 }
 
-/// Whether this process ends because its unit is stopped, not because the host shuts down or the unit is restarted. Each call is
-/// answered within 300 ms, or fails.
+/// Why the agent ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    Shutdown,
+    /// A stop job of its unit.
+    OfUnit,
+    /// It is restarted, or was sent a signal.
+    Other,
+}
+
+/// Why this process ends. Each call is answered within 300 ms, or fails. In a pod, which belongs to no unit of the host, only whether
+/// the host shuts down is asked.
 ///
 /// # Errors
 /// When the bus or systemd does not answer, or we belong to no unit.
-pub async fn is_unit_stopped() -> zbus::Result<bool> {
+pub async fn why_stopped(is_pod: bool) -> zbus::Result<Stop> {
     let systemd = Systemd::connect(Duration::from_millis(300)).await?;
     if systemd.text(MANAGER_PATH, MANAGER, "SystemState").await? == "stopping" {
-        return Ok(false);
+        return Ok(Stop::Shutdown);
+    }
+    if is_pod {
+        return Ok(Stop::Other);
     }
     // 0 means the caller, as the bus knows it: in a PID namespace our own number is not systemd's.
     let unit = systemd.call(MANAGER_PATH, MANAGER, "GetUnitByPID", &0_u32).await?;
     let unit: OwnedObjectPath = unit.body().deserialize()?;
-    match job_id(&systemd.property(&unit, UNIT, "Job").await?) {
-        Some((_, path)) => Ok(systemd.job_kind(&path).await? == JobKind::Stop),
-        None => Ok(false),
-    }
+    let is_stopped = match job_id(&systemd.property(&unit, UNIT, "Job").await?) {
+        Some((_, path)) => systemd.job_kind(&path).await? == JobKind::Stop,
+        None => false,
+    };
+    Ok(if is_stopped { Stop::OfUnit } else { Stop::Other })
 }

@@ -45,6 +45,15 @@ impl UnitState {
         self.restart.starts_with("on-") && self.restart != "on-success"
     }
 
+    /// State, process and result in one line.
+    pub fn summary(&self) -> String {
+        let Self {
+            active_state, sub_state, main_pid, result, restarts, last: LastProcess { pid, code, status }, ..
+        } = self;
+        let last = format!("last pid {pid}, code {code}, status {status}");
+        format!("{active_state} ({sub_state}), main pid {main_pid}, Result={result}, {restarts} restarts, {last}")
+    }
+
     /// Whether systemd waits to restart it by `Restart=`.
     pub fn is_about_to_restart(&self) -> bool {
         self.sub_state.starts_with("auto-restart") || self.sub_state.ends_with("-before-auto-restart")

@@ -163,7 +163,7 @@ fn checks(inputs: &Inputs) -> Vec<Check> {
         let kind = ConditionType::by_name(settings.kind(name))?;
         let reason = Reason::of(kind, settings.reason.as_str())?;
         let watch = match settings.source()? {
-            Watched::Unit(unit) => Watch::Unit(Box::new(Unit::new(unit.clone(), inputs))),
+            Watched::Unit(unit) => Watch::Unit(Box::new(Unit::new(kind, unit.clone(), inputs))),
             Watched::Command(command) => {
                 first_run += APART;
                 Watch::Command(CommandState::new(command.clone(), first_run))

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::judged::Found;
-use crate::condition::Uptime;
+use crate::condition::{ConditionType, Uptime};
 use crate::host::systemd::BusEvent;
 use crate::monitor::Inputs;
 use crate::monitor::service::follow::{Follower, ServiceEvent};
@@ -35,8 +35,9 @@ struct State {
 }
 
 impl Unit {
-    pub(super) fn new(settings: UnitCheck, inputs: &Inputs) -> Self {
-        Self { follower: Follower::new(vec![settings.name.as_str().to_owned()], inputs), state: State::new(settings) }
+    pub(super) fn new(kind: ConditionType, settings: UnitCheck, inputs: &Inputs) -> Self {
+        let units = vec![settings.name.as_str().to_owned()];
+        Self { follower: Follower::new(kind, units, inputs), state: State::new(settings) }
     }
 
     pub(super) fn take_in(&mut self, event: ServiceEvent, now: Uptime) {

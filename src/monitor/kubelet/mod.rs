@@ -76,7 +76,7 @@ pub async fn run(inputs: Inputs) {
     let units = settings.unit.clone().map_or_else(|| UNIT_NAMES.map(str::to_owned).to_vec(), |unit| vec![unit]);
     let mut this = Loop {
         kubelet: Kubelet::new(settings.start_grace_secs.duration()),
-        follower: Follower::new(units, &inputs),
+        follower: Follower::new(ConditionType::KubeletHealthy, units, &inputs),
         reporter: Reporter::new(ConditionType::KubeletHealthy, inputs.reports.clone()),
         inputs,
         work: JoinSet::new(),
@@ -127,6 +127,7 @@ impl Loop {
                 if probe == Probe::Healthy && self.prober.is_some() {
                     self.inputs.probe_seconds.observe(now.saturating_sub(began).as_secs_f64());
                 }
+                self.inputs.timeline.note("probe of the kubelet", &format!("{probe:?}"), now);
                 self.observe(Observation::Probed(pid, probe, sample));
                 self.next_probe = Some(self.probe_after(began, now));
             }
@@ -217,8 +218,8 @@ impl Loop {
             let invocation = invocation.to_owned();
             self.asked_error_of.clone_from(&invocation);
             self.work.spawn(async move {
-                let line = journal::last_error(&invocation).await;
-                Done::Seen(Observation::LastError { invocation, line })
+                let words = journal::last_words(&invocation).await;
+                Done::Seen(Observation::LastWords { invocation, words })
             });
         }
         self.find_holder(now);

@@ -21,8 +21,8 @@ pub enum Observation {
     Probed(i32, Probe, Option<Sample>),
     /// The process of this pid serves no /healthz.
     NotProbed(i32),
-    /// The last error that this run of the unit logged.
-    LastError { invocation: String, line: Option<String> },
+    /// Why this run of the unit ended, as its last lines say it.
+    LastWords { invocation: String, words: Option<String> },
     /// The process of the unit that has kept it from ending since that of this pid ended; none if it has ended too.
     HeldBy(i32, Option<Holder>),
 }
@@ -44,7 +44,7 @@ impl Kubelet {
     /// The run of the unit that has ended and whose last error is not known yet.
     pub fn wants_last_error(&self) -> Option<&str> {
         let ended = self.service.last_end.as_ref()?;
-        let is_wanted = ended.has_failed() && ended.last_error.is_none() && !ended.run.invocation.is_empty();
+        let is_wanted = ended.has_failed() && ended.last_words.is_none() && !ended.run.invocation.is_empty();
         is_wanted.then_some(ended.run.invocation.as_str())
     }
 
@@ -58,9 +58,9 @@ impl Kubelet {
                     ended.after.held_by = holder;
                 }
             }
-            Observation::LastError { invocation, line } => {
+            Observation::LastWords { invocation, words } => {
                 if let Some(ended) = self.service.last_end.as_mut().filter(|ended| ended.run.invocation == invocation) {
-                    ended.last_error = line;
+                    ended.last_words = words;
                 }
             }
         }
@@ -128,8 +128,8 @@ impl Kubelet {
             return View::found(Reason::KubeletOOMKilled, format!("the kubelet {killed}"));
         }
         let mut message = format!("kubelet pid {} {}", ended.run.pid, ended.how());
-        if let Some(line) = &ended.last_error {
-            message = format!("{message}; its last error: {line}");
+        if let Some(words) = &ended.last_words {
+            message = format!("{message}; {words}");
         }
         if self.is_start_limit_hit() {
             let message = format!("systemd no longer restarts {unit} (start limit hit); {message}");

@@ -25,6 +25,7 @@ use crate::host::kubelet::KubeletFacts;
 use crate::host::process::{ProcessId, Sample, cgroup, sample_off_loop};
 use crate::settings::RuntimeSettings;
 
+const KIND: ConditionType = ConditionType::ContainerRuntimeHealthy;
 /// Finding its socket or its unit takes longer only if a disk does not answer.
 const FIND_TIMEOUT: Duration = Duration::from_secs(2);
 /// What is quoted of the kubelet's message.
@@ -50,8 +51,8 @@ struct Probed {
 /// Monitors until the channel of reports is closed.
 pub async fn run(mut inputs: Inputs) {
     let mut runtime = Runtime::new(inputs.settings.kubelet.start_grace_secs.duration());
-    let mut follower = Follower::new(Vec::new(), &inputs);
-    let mut reporter = Reporter::new(ConditionType::ContainerRuntimeHealthy, inputs.reports.clone());
+    let mut follower = Follower::new(KIND, Vec::new(), &inputs);
+    let mut reporter = Reporter::new(KIND, inputs.reports.clone());
     // The connection, unless a probe has it; the probe that is under way; when the last one began.
     let (mut prober, mut probes, mut probed_at) = (None, JoinSet::new(), None::<Uptime>);
     loop {
@@ -75,8 +76,9 @@ pub async fn run(mut inputs: Inputs) {
                 runtime.set_listener(probed.listener, probed.began);
                 // The listener's unit is watched.
                 if runtime.choose_units(inputs.settings.runtime.unit.as_ref()) || is_other {
-                    follower = Follower::new(runtime.units.clone(), &inputs);
+                    follower = Follower::new(KIND, runtime.units.clone(), &inputs);
                 }
+                inputs.timeline.note("probe of the container runtime", &format!("{:?}", probed.probe), uptime());
                 runtime.probed(probed.began, probed.probe, probed.sample, uptime());
                 if let Some(directories) = runtime.directories() {
                     inputs.runtime_directories.send_replace(directories);

@@ -107,7 +107,8 @@ pub struct Ended {
     pub account: Option<Account>,
     /// The evidence that it was OOM-killed.
     pub oom: Option<OomEvidence>,
-    pub last_error: Option<String>,
+    /// Why it ended, as its last lines say it: a sentence without its beginning.
+    pub last_words: Option<String>,
     pub after: After,
     /// The service whose end brought the stop job.
     pub dependency: Option<StoppedWith>,

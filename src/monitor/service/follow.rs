@@ -9,10 +9,12 @@ use tokio::task::JoinSet;
 
 use super::Service;
 use super::ended::Run;
-use crate::condition::Uptime;
+use crate::condition::{ConditionType, Uptime};
+use crate::host::clock::uptime;
 use crate::host::oom::OomKill;
 use crate::host::process::{Cgroup, Process, ProcessId, cgroup};
-use crate::host::systemd::{self, BusEvent};
+use crate::host::systemd::{self, BusEvent, JobKind};
+use crate::host::timeline::Timeline;
 use crate::host::{blocking, packages};
 use crate::monitor::Inputs;
 
@@ -57,11 +59,14 @@ pub struct Follower {
     process: Option<Process>,
     /// A main process that could not be opened, and when to try again.
     unopened: Option<(i32, Uptime)>,
+    /// The condition that is about the service, and where it is noted what happens to it.
+    kind: ConditionType,
+    timeline: Timeline,
 }
 
 impl Follower {
     /// Follows the best of `units`: one that runs, else one that is enabled, else one that is there; the first of those.
-    pub fn new(units: Vec<String>, inputs: &Inputs) -> Self {
+    pub fn new(kind: ConditionType, units: Vec<String>, inputs: &Inputs) -> Self {
         let (events, bus) = mpsc::channel(64);
         let mut reader = JoinSet::new();
         if !units.is_empty() {
@@ -69,10 +74,22 @@ impl Follower {
         }
         let kills = inputs.kernel_log.kills();
         let (placing, upgrade) = (JoinSet::new(), JoinSet::new());
-        Self { bus, _reader: reader, kills, placing, upgrade, process: None, unopened: None }
+        let (process, unopened, timeline) = (None, None, inputs.timeline.clone());
+        Self { bus, _reader: reader, kills, placing, upgrade, process, unopened, kind, timeline }
     }
 
     pub async fn next(&mut self) -> ServiceEvent {
+        let event = self.wait().await;
+        if let ServiceEvent::Bus(event) = &event {
+            self.timeline.unit_seen(self.kind, event, uptime());
+        }
+        if let Some(text) = describe(&event) {
+            self.timeline.note(self.kind.name(), &text, uptime());
+        }
+        event
+    }
+
+    async fn wait(&mut self) -> ServiceEvent {
         let ended = async {
             match &self.process {
                 Some(process) => process.ended().await,
@@ -130,4 +147,21 @@ impl Follower {
             }
         }
     }
+}
+
+/// An event as the timeline has it; none of what is of no interest later.
+fn describe(event: &ServiceEvent) -> Option<String> {
+    Some(match event {
+        ServiceEvent::Bus(BusEvent::Read { unit, state, .. }) => format!("{unit} is {}", state.summary()),
+        ServiceEvent::Bus(BusEvent::Changed(state)) => format!("the unit is {}", state.summary()),
+        ServiceEvent::Bus(BusEvent::Job { id, kind: JobKind::Unread, .. }) => format!("job {id} is queued"),
+        ServiceEvent::Bus(BusEvent::Job { id, kind, .. }) => format!("job {id} is of type {kind:?}"),
+        ServiceEvent::Bus(BusEvent::JobRemoved { id, result }) => format!("job {id} has ended: {result}"),
+        ServiceEvent::Bus(BusEvent::Lost) => "no D-Bus connection to systemd".to_owned(),
+        ServiceEvent::Opened(id, ..) => format!("pid {} is its main process", id.pid),
+        ServiceEvent::Exited(pid) => format!("pid {pid} has ended"),
+        ServiceEvent::OomKill(OomKill { pid, name, .. }) => format!("the kernel has OOM-killed pid {pid} ({name})"),
+        ServiceEvent::Unwatchable(error) => format!("its main process cannot be watched: {error}"),
+        ServiceEvent::Bus(BusEvent::Reading) | ServiceEvent::Placed(..) | ServiceEvent::Upgrade { .. } => return None,
+    })
 }

@@ -15,6 +15,7 @@ use crate::condition::{ConditionType, Reason, ReasonSpec};
 use crate::host::pause;
 use crate::monitor::bootstrap::stage::STAGES;
 use crate::publish::{DEGRADED, FIELD_MANAGER, REPORTING_CONTROLLER, taint_key};
+use crate::records::last_boot::EVENT_REASON;
 use crate::trouble::Trouble;
 
 const PATH: &str = "docs/reference/stable-names.txt";
@@ -41,6 +42,7 @@ fn names() -> BTreeSet<String> {
         format!("annotation {}", pause::ANNOTATION),
         format!("field-manager {FIELD_MANAGER}"),
         format!("event-reason {DEGRADED}"),
+        format!("event-reason {EVENT_REASON}"),
         format!("event-reporting-controller {REPORTING_CONTROLLER}"),
     ]);
     for kind in ConditionType::ALL {

@@ -186,7 +186,10 @@ fn a_crash_loop_and_the_last_error_are_named() {
     story.all([ServiceEvent::Exited(812), end(812)]);
     story.reports(Status::False, Reason::KubeletCrashed);
     assert_eq!(story.kubelet.wants_last_error(), Some("run of 812"));
-    story.see(Observation::LastError { invocation: "run of 812".into(), line: Some("unknown flag".into()) });
+    story.see(Observation::LastWords {
+        invocation: "run of 812".into(),
+        words: Some("its last error: unknown flag".into()),
+    });
     let message = story.reports(Status::False, Reason::KubeletCrashed);
     assert_eq!(message, "kubelet pid 812 exited with code 1; its last error: unknown flag");
     story.all([end(900), end(901)]);

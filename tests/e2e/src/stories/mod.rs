@@ -21,6 +21,7 @@ mod pause;
 mod pods;
 mod privilege;
 mod profiles;
+mod records;
 mod runtime;
 mod samples;
 mod secrets;
@@ -190,6 +191,12 @@ pub const STORIES: &[Story] = &[
     gate("maintenance::drain_like", maintenance::a_crash_during_maintenance_is_reported_after_it),
     full("maintenance::drain", maintenance::a_drain_counts_from_its_own_time_and_ends_with_the_cordon),
     full("maintenance::package_upgrade", maintenance::a_crash_during_a_package_upgrade_is_reported_after_it),
+    gate("records::crash", records::of_a_crash_has_the_last_error_and_the_state_of_the_host),
+    full("records::watchdog", records::of_a_kubelet_that_the_watchdog_ends_name_the_call_that_it_waits_for),
+    full("records::out_of_memory", records::of_an_oom_kill_has_the_kernels_lines),
+    full("records::read_only", records::stay_in_memory_while_the_disk_is_read_only).only_in(Place::Namespaces),
+    full("records::upload", records::are_uploaded_until_the_server_takes_them).only_in(Place::Namespaces),
+    full("records::hard_reboot", records::outlive_a_reset_and_a_panic).only_in(Place::Guest),
     gate("taints::crash", taints::a_crash_taints_until_the_kubelet_is_back),
     full("taints::kept", taints::a_taint_is_set_again_and_goes_with_a_pause_and_a_stop),
     full("taints::kubelets_identity", taints::with_the_kubelets_identity_taints_are_a_trouble),

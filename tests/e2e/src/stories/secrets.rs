@@ -24,7 +24,7 @@ const OUTPUTS: &[&str] = &[
     "nodevigil check --severity info",
     "nodevigil check --severity info -o json",
     "nodevigil check --severity info -o sarif",
-    "cat /run/nodevigil/* /var/lib/nodevigil/*",
+    "find /run/nodevigil /var/lib/nodevigil -type f -exec cat {} +",
     "curl --silent --show-error http://127.0.0.1:20258/metrics",
     "systemctl start nodevigil-preflight; journalctl --sync; journalctl -o export -u nodevigil -u nodevigil-preflight",
 ];
@@ -64,6 +64,8 @@ pub fn of_the_kubelet_stay_on_the_node(scene: &Scene) -> Result<()> {
         .context("the error of the check")?;
     let (_, report) = node.run("nodevigil check --severity info -o json")?;
     ensure!(report.contains("--manifest-url=https://***"), "the report does not quote the flag: {report}");
+    let recorded = node.sh("nodevigil records; nodevigil records show; nodevigil records show -o json")?;
+    ensure!(recorded.contains("bucket.example.com") && !recorded.contains(CANARY), "{recorded}");
     ensure_no_secret(&node, scene.plane())
 }
 

@@ -83,6 +83,12 @@ impl ControlPlane {
         Ok([scheduler, self.start_controllers(controllers)?])
     }
 
+    /// Certificate and key of the API server, for another server at the same address.
+    pub fn serving_certificate(&self) -> Result<(String, String)> {
+        let read = |name: &str| fs::read_to_string(self.file(name)).context("reading the API server's certificate");
+        Ok((read("pki/apiserver.crt")?, read("pki/apiserver.key")?))
+    }
+
     /// The certificate of its authority, as PEM.
     pub fn ca(&self) -> Result<String> {
         fs::read_to_string(self.file("pki/ca.crt")).context("reading the certificate authority")

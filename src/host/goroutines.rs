@@ -1,0 +1,222 @@
+//! What a Go program prints of its goroutines when a signal such as systemd's SIGABRT ends it, and what those of a kubelet wait for.
+//!
+//! The format is that of Go's `traceback.go`. journald drops empty lines, so that a header alone begins a goroutine.
+
+use serde::Serialize;
+
+/// Goroutines that are read; a kubelet has some hundred.
+const MAX_READ: usize = 4000;
+/// Groups that are reported, those that wait for something first, and the functions of each.
+const MAX_GROUPS: usize = 40;
+const MAX_FUNCTIONS: usize = 12;
+
+/// Goroutines with the same stack.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Group {
+    pub count: usize,
+    /// As Go has it, such as `select` or `sync.Mutex.Lock`.
+    pub state: String,
+    /// The longest wait of them. Go does not print less than a minute.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub minutes: u64,
+    /// What of the kubelet they belong to, and what they wait for, if that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<String>,
+    /// The innermost first, without those of Go's runtime.
+    pub functions: Vec<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference over")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// Parts of a kubelet by a function of theirs, the one first whose wait explains most (k8s.io/kubernetes/pkg/kubelet).
+const PARTS: [(&str, &str); 9] = [
+    ("kubelet.(*Kubelet).syncLoop", "sync loop"),
+    ("pleg.(*GenericPLEG).Relist", "PLEG"),
+    ("pleg.(*EventedPLEG)", "PLEG"),
+    ("kubelet.(*podWorkers).podWorkerLoop", "pod worker"),
+    ("kubelet/volumemanager", "volume manager"),
+    ("kubelet/status.(*manager)", "status manager"),
+    ("kubelet/eviction.(*managerImpl)", "eviction manager"),
+    ("kubelet/cm", "container manager"),
+    ("kubelet.(*Kubelet).updateRuntimeUp", "check of the container runtime"),
+];
+
+/// Whether a line begins a goroutine.
+pub fn is_header(line: &str) -> bool {
+    line.starts_with("goroutine ") && line.ends_with("]:")
+}
+
+/// The goroutines of these lines in groups: those of a known part that wait for something known first.
+pub fn groups<'a>(lines: impl IntoIterator<Item = &'a str>) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    let mut read = 0;
+    let mut open: Option<Group> = None;
+    for line in lines.into_iter().map(str::trim) {
+        if is_header(line) {
+            close(&mut groups, open.take());
+            read += 1;
+            open = (read <= MAX_READ).then(|| begin(line));
+        } else if let (Some(group), Some(function)) = (&mut open, function(line)) {
+            group.functions.push(function.to_owned());
+        }
+    }
+    close(&mut groups, open);
+    let rank = |group: &Group| PARTS.iter().position(|(_, part)| group.part == Some(part)).unwrap_or(PARTS.len());
+    groups.sort_by_key(|group| (group.waits_for.is_none(), rank(group), std::cmp::Reverse(group.minutes)));
+    groups.truncate(MAX_GROUPS);
+    for group in &mut groups {
+        group.functions.truncate(MAX_FUNCTIONS);
+    }
+    groups
+}
+
+/// Which part of the kubelet waits for what: a sentence without its beginning; none if no group shows it.
+pub fn blocked(groups: &[Group]) -> Option<String> {
+    let group = groups.iter().find(|group| group.part.is_some() && group.waits_for.is_some())?;
+    let (part, what) = (group.part?, group.waits_for.as_ref()?);
+    Some(match group.minutes {
+        0 => format!("its {part} waits for {what}"),
+        1 => format!("its {part} has waited 1 minute for {what}"),
+        minutes => format!("its {part} has waited {minutes} minutes for {what}"),
+    })
+}
+
+/// `goroutine 52 gp=0xc000482fc0 m=nil [select, 2 minutes]:`
+fn begin(header: &str) -> Group {
+    let state = header.rsplit_once('[').map_or("", |(_, state)| state.trim_end_matches("]:"));
+    let mut words = state.split(", ");
+    let state = words.next().unwrap_or_default().to_owned();
+    let minutes = words.find_map(|word| word.strip_suffix(" minutes")?.parse().ok()).unwrap_or_default();
+    Group { count: 1, state, minutes, part: None, waits_for: None, functions: Vec::new() }
+}
+
+fn close(groups: &mut Vec<Group>, group: Option<Group>) {
+    let Some(mut group) = group else { return };
+    let same = |known: &&mut Group| known.state == group.state && known.functions == group.functions;
+    if let Some(known) = groups.iter_mut().find(same) {
+        (known.count, known.minutes) = (known.count + 1, known.minutes.max(group.minutes));
+        return;
+    }
+    let has = |part: &str| group.functions.iter().any(|function| function.contains(part));
+    group.part = PARTS.iter().find(|(function, _)| has(function)).map(|(_, part)| *part);
+    group.waits_for = waits_for(&group);
+    groups.push(group);
+}
+
+/// The function of a frame, without its arguments; none for a line with a file, and for what Go itself runs.
+fn function(line: &str) -> Option<&str> {
+    let (name, arguments) = line.rsplit_once('(')?;
+    let is_function = arguments.ends_with(')') && name.contains('.') && !name.starts_with('/');
+    let is_own = ["runtime.", "internal/runtime", "created by "].iter().any(|start| name.starts_with(start));
+    (is_function && !is_own).then_some(name)
+}
+
+/// What the goroutine waits for, if its functions show that.
+fn waits_for(group: &Group) -> Option<String> {
+    let functions = || group.functions.iter().map(String::as_str);
+    let has = |part: &str| functions().any(|function| function.contains(part));
+    // The outermost: within a method are those for each version of the interface.
+    let method = |of: &str| functions().rev().find_map(|function| Some(function.split_once(of)?.1)).map(first_word);
+    let cri = ["(*remoteRuntimeService).", "(*remoteImageService)."].into_iter().find_map(method);
+    if let Some(method) = cri {
+        return Some(format!("the container runtime (CRI {method})"));
+    }
+    // One that waits for a condition or for others (`sync.Cond.Wait`) may just have nothing to do.
+    if ["sync.Mutex.Lock", "sync.RWMutex.Lock", "sync.RWMutex.RLock", "semacquire"].contains(&group.state.as_str()) {
+        return Some(format!("a lock ({})", functions().find(|name| !name.starts_with("sync."))?));
+    }
+    if has("client-go/rest.(*Request)") {
+        return Some("the API server".to_owned());
+    }
+    if has("mount-utils.(*Mounter)") {
+        return Some("a mount".to_owned());
+    }
+    if has("os/exec.(*Cmd)") {
+        return Some("a program".to_owned());
+    }
+    let file = functions().find(|name| name.starts_with("os.") && !name.starts_with("os.(*Process)"));
+    file.filter(|_| group.state == "syscall").map(|call| format!("the disk ({call})"))
+}
+
+fn first_word(text: &str) -> &str {
+    text.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DUMP: &str = "\
+goroutine 0 gp=0x5 m=0 mp=0x5 [idle]:
+runtime.futex(0x1)
+\t/usr/local/go/src/runtime/sys_linux_amd64.s:557 +0x21
+goroutine 7 gp=0x6 m=nil [select, 3 minutes]:
+runtime.gopark(0x1)
+\t/usr/local/go/src/runtime/proc.go:424 +0xce
+google.golang.org/grpc.(*ClientConn).Invoke(0xc0, {0x1, 0x2})
+\t/src/call.go:35 +0x11
+k8s.io/cri-client/pkg.(*remoteRuntimeService).listPodSandboxV1(0xc0, {0x1})
+\t/src/remote_runtime.go:305 +0x11
+k8s.io/cri-client/pkg.(*remoteRuntimeService).ListPodSandbox(0xc0, {0x1})
+\t/src/remote_runtime.go:301 +0x11
+k8s.io/kubernetes/pkg/kubelet/pleg.(*GenericPLEG).Relist(0xc0)
+\t/src/generic.go:240 +0x11
+created by k8s.io/kubernetes/pkg/kubelet/pleg.(*GenericPLEG).Start in goroutine 1
+\t/src/generic.go:162 +0x11
+goroutine 8 gp=0x7 m=nil [sleep]:
+time.Sleep(0x1)
+\t/usr/local/go/src/runtime/time.go:338 +0x11
+k8s.io/kubernetes/pkg/kubelet.(*Kubelet).syncLoop(0xc0, {0x1})
+\t/src/kubelet.go:2460 +0x11
+goroutine 9 gp=0x8 m=nil [sync.Mutex.Lock, 5 minutes]:
+sync.(*Mutex).Lock(...)
+\t/usr/local/go/src/sync/mutex.go:46
+k8s.io/kubernetes/pkg/kubelet/status.(*manager).syncBatch(0xc0, 0x1)
+\t/src/status_manager.go:751 +0x11
+goroutine 10 gp=0x9 m=nil [sync.Mutex.Lock, 6 minutes]:
+sync.(*Mutex).Lock(...)
+\t/usr/local/go/src/sync/mutex.go:46
+k8s.io/kubernetes/pkg/kubelet/status.(*manager).syncBatch(0xc0, 0x1)
+\t/src/status_manager.go:751 +0x11
+rax    0xca
+";
+
+    #[test]
+    fn goroutines_are_grouped_and_the_part_that_waits_is_named() {
+        let groups = groups(DUMP.lines());
+        let shown: Vec<_> = groups.iter().map(|group| (group.part, group.count, group.minutes)).collect();
+        assert_eq!(
+            shown,
+            [(Some("PLEG"), 1, 3), (Some("status manager"), 2, 6), (Some("sync loop"), 1, 0), (None, 1, 0)],
+            "{groups:#?}"
+        );
+        let lock = "a lock (k8s.io/kubernetes/pkg/kubelet/status.(*manager).syncBatch)";
+        assert_eq!(groups[1].waits_for.as_deref(), Some(lock));
+        let said = "its PLEG has waited 3 minutes for the container runtime (CRI ListPodSandbox)";
+        assert_eq!(blocked(&groups).as_deref(), Some(said));
+        assert_eq!(blocked(&groups[2..]), None, "a sync loop that sleeps waits for nothing known");
+        assert_eq!(groups[0].functions.len(), 4, "{groups:?}");
+    }
+
+    /// As systemd's watchdog ended a kubelet whose containerd had been stopped for 75 s.
+    #[test]
+    fn of_a_real_dump_the_blocked_calls_are_found() {
+        let groups = groups(include_str!("../../tests/goroutines/kubelet-1.36.txt").lines());
+        let waits: Vec<_> =
+            groups.iter().filter_map(|group| Some((group.part?, group.waits_for.as_deref()?))).collect();
+        let expected = [
+            ("sync loop", "the container runtime (CRI ListPodSandbox)"),
+            ("PLEG", "the container runtime (CRI ListPodSandbox)"),
+            ("eviction manager", "the container runtime (CRI ImageFsInfo)"),
+            ("check of the container runtime", "the container runtime (CRI Status)"),
+        ];
+        assert_eq!(waits, expected, "{groups:#?}");
+        let idle = |part| groups.iter().any(|group| group.part == Some(part) && group.waits_for.is_none());
+        assert!(idle("volume manager") && idle("status manager"), "{groups:#?}");
+    }
+}

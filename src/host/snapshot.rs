@@ -1,0 +1,193 @@
+//! The host at one moment, for a record of a problem: processes, memory, file systems and what there is a limited number of, as JSON.
+//!
+//! Each function reads what its name says and waits for nothing but the kernel. Its caller has a deadline.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use procfs::process::Stat;
+use procfs::{Current as _, VmStat};
+use rustix::fs::statvfs;
+use rustix::system::uname;
+use serde_json::{Map, Value, json};
+
+use super::process::waits_in;
+use crate::files;
+
+/// Processes in each list.
+const LISTED: usize = 15;
+const MAX_MOUNTS: usize = 60;
+/// A file of /proc is short; one of the host that is longer is not read.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+/// Their servers may not answer, and then statvfs(2) hangs.
+const REMOTE: [&str; 6] = ["nfs", "nfs4", "cifs", "ceph", "9p", "fuse"];
+
+/// Counters that are read twice, so that the record has what changed between.
+#[derive(Debug, Default)]
+pub struct Counters {
+    cpu_ticks: BTreeMap<i32, u64>,
+    vmstat: BTreeMap<String, i64>,
+}
+
+impl Counters {
+    /// Reads a file of each process.
+    pub fn read() -> Self {
+        let VmStat(vmstat) = VmStat::current().unwrap_or_else(|_| VmStat(std::collections::HashMap::new()));
+        let cpu_ticks = stats().map(|stat| (stat.pid, ticks(&stat))).collect();
+        Self { cpu_ticks, vmstat: vmstat.into_iter().collect() }
+    }
+}
+
+fn stats() -> impl Iterator<Item = Stat> {
+    procfs::process::all_processes().into_iter().flatten().flatten().filter_map(|process| process.stat().ok())
+}
+
+const fn ticks(stat: &Stat) -> u64 {
+    stat.utime + stat.stime
+}
+
+/// The largest processes, those that used most CPU time since `before`, and those that wait in the kernel (state D). By their names: a
+/// command line may hold secrets.
+pub fn processes(before: &Counters) -> Value {
+    let all: Vec<_> = stats().collect();
+    let used = |stat: &Stat| before.cpu_ticks.get(&stat.pid).map_or(0, |before| ticks(stat).saturating_sub(*before));
+    let list = |mut chosen: Vec<&Stat>, rank: &dyn Fn(&Stat) -> u64| {
+        chosen.sort_by_key(|stat| Reverse(rank(stat)));
+        chosen.truncate(LISTED);
+        chosen.into_iter().map(|stat| {
+            let mut process = json!({"pid": stat.pid, "name": stat.comm, "state": stat.state.to_string(),
+                "memory_bytes": stat.rss * procfs::page_size(), "cpu_millis": used(stat) * 1000 / procfs::ticks_per_second().max(1)});
+            if stat.state == 'D' {
+                process["waits_in"] = waits_in(format!("/proc/{}/wchan", stat.pid)).into();
+            }
+            process
+        }).collect::<Value>()
+    };
+    json!({
+        "count": all.len(),
+        "by_memory": list(all.iter().collect(), &|stat| stat.rss),
+        "by_cpu": list(all.iter().filter(|stat| used(stat) > 0).collect(), &|stat| used(stat)),
+        "in_state_d": list(all.iter().filter(|stat| stat.state == 'D').collect(), &|stat| stat.rss),
+    })
+}
+
+/// /proc/meminfo, pressure stall information, and the counters of /proc/vmstat that have changed since `before`.
+pub fn memory(before: &Counters) -> Value {
+    let VmStat(now) = VmStat::current().unwrap_or_else(|_| VmStat(std::collections::HashMap::new()));
+    let change = |(name, now): (String, i64)| {
+        let change = now - before.vmstat.get(&name).copied().unwrap_or_default();
+        (change != 0).then(|| (name, Value::from(change)))
+    };
+    let pressure = ["cpu", "memory", "io"].map(|of| (of.to_owned(), lines(&format!("/proc/pressure/{of}"))));
+    json!({
+        "meminfo": lines("/proc/meminfo"),
+        "pressure": Map::from_iter(pressure),
+        "vmstat_changes": now.into_iter().filter_map(change).collect::<Map<_, _>>(),
+    })
+}
+
+/// What there is a limited number of: processes, open files, sockets, tracked connections.
+pub fn counts() -> Value {
+    let text = |path: &str| files::read(Path::new(path), MAX_FILE_BYTES).map(|text| text.trim().to_owned()).ok();
+    json!({
+        "loadavg": text("/proc/loadavg"),
+        "pid_max": text("/proc/sys/kernel/pid_max"),
+        "file_nr": text("/proc/sys/fs/file-nr"),
+        "sockets": lines("/proc/net/sockstat"),
+        "conntrack": text("/proc/sys/net/netfilter/nf_conntrack_count"),
+        "conntrack_max": text("/proc/sys/net/netfilter/nf_conntrack_max"),
+    })
+}
+
+/// The kernel, the distribution and the boot.
+pub fn versions() -> Value {
+    let release = files::read(Path::new("/etc/os-release"), MAX_FILE_BYTES).unwrap_or_default();
+    let pretty = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+    json!({
+        "nodevigil": env!("CARGO_PKG_VERSION"),
+        "kernel": uname().release().to_string_lossy(),
+        "os": pretty.map(|name| name.trim_matches('"')),
+        "boot_id": boot_id(),
+        "uptime_secs": super::clock::uptime().as_secs(),
+    })
+}
+
+/// The boot's ID.
+pub fn boot_id() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
+/// The file systems that have been read so far, and the mount point of the one that is being read.
+#[derive(Debug, Clone, Default)]
+pub struct FileSystems(Arc<Mutex<(Vec<Value>, String)>>);
+
+impl FileSystems {
+    /// Reads the space and the inodes of each file system that is mounted. May hang at one.
+    pub fn read(&self) {
+        let table = super::mounts::read(1).unwrap_or_default();
+        let mut seen = BTreeSet::new();
+        for line in table.lines() {
+            let fields: Vec<_> = line.split(' ').collect();
+            let [_, _, device, _, at, options, .., kind, source, _] = *fields else { continue };
+            if seen.len() >= MAX_MOUNTS || !seen.insert(device.to_owned()) {
+                continue;
+            }
+            at.clone_into(&mut self.lock().1);
+            let mut found = json!({"at": at, "type": kind, "source": source, "is_read_only": is_read_only(options)});
+            let is_remote = REMOTE.iter().any(|remote| kind.starts_with(remote));
+            let space = (!is_remote).then(|| statvfs(at).ok()).flatten();
+            let Some(space) = space.filter(|space| space.f_blocks > 0) else {
+                if is_remote {
+                    self.lock().0.push(found);
+                }
+                continue;
+            };
+            found["bytes"] = (space.f_blocks * space.f_frsize).into();
+            found["free_bytes"] = (space.f_bavail * space.f_frsize).into();
+            found["inodes"] = space.f_files.into();
+            found["free_inodes"] = space.f_ffree.into();
+            self.lock().0.push(found);
+        }
+        self.lock().1.clear();
+    }
+
+    /// What was read so far, and where reading hangs, if it does.
+    pub fn so_far(&self) -> (Value, Option<String>) {
+        let (found, at) = self.lock().clone();
+        (found.into(), Some(at).filter(|at| !at.is_empty()))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, (Vec<Value>, String)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn is_read_only(options: &str) -> bool {
+    options.split(',').any(|option| option == "ro")
+}
+
+fn lines(path: &str) -> Value {
+    let text = files::read(Path::new(path), MAX_FILE_BYTES).unwrap_or_default();
+    text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_host_is_read() {
+        let before = Counters::read();
+        let (processes, memory) = (processes(&before), memory(&before));
+        assert!(processes["by_memory"][0]["memory_bytes"].as_u64().unwrap() > 0, "{processes}");
+        assert!(memory["meminfo"].to_string().contains("MemAvailable: "), "{memory}");
+        assert!(counts()["loadavg"].is_string() && versions()["kernel"].is_string());
+        let file_systems = FileSystems::default();
+        file_systems.read();
+        let (found, hangs_at) = file_systems.so_far();
+        assert!(found[0]["bytes"].as_u64().unwrap() > 0 && hangs_at.is_none(), "{found}");
+    }
+}

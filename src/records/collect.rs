@@ -1,0 +1,119 @@
+//! Reads the parts of a record, all at once and each with a deadline, in a process of its own (`nodevigil complete-record`).
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use tokio::process::Command;
+use tokio::time::{Instant, sleep};
+
+use super::names::is_name;
+use super::store::{self, Kept};
+use crate::host::snapshot::{self, Counters, FileSystems};
+use crate::host::timeline::UnitRun;
+use crate::host::{blocking, child, journal, kmsg};
+
+/// A part that is not there by then is left out: a record is written within five seconds.
+const DEADLINE: Duration = Duration::from_secs(3);
+/// Between two readings of counters.
+const COUNTED_FOR: Duration = Duration::from_secs(1);
+/// Lines of the unit that the condition is about, of the other one, and of the kernel.
+const MAX_LINES: [usize; 2] = [200, 60];
+const MAX_KERNEL_LINES: usize = 200;
+/// The properties of a unit. Not its command line or environment, which may hold secrets.
+const PROPERTIES: &str = "--property=Id,FragmentPath,DropInPaths,LoadState,ActiveState,SubState,UnitFileState,Result,NRestarts,Restart,\
+    WatchdogUSec,InvocationID,MainPID,ExecMainPID,ExecMainCode,ExecMainStatus,ExecMainStartTimestamp,ExecMainExitTimestamp,\
+    ActiveEnterTimestamp,StateChangeTimestamp,Job,NeedDaemonReload,MemoryCurrent,MemoryPeak,MemoryHigh,MemoryMax,MemorySwapMax,\
+    TasksCurrent,TasksMax,CPUUsageNSec,CPUQuotaPerSecUSec,OOMScoreAdjust,OOMPolicy,LimitNOFILE,FreezerState";
+
+/// A part's name, and what was read or why nothing was.
+type Part = (&'static str, Result<Value, String>);
+
+/// Completes the record of that name, which the agent has begun in /run, and moves it to the disk.
+///
+/// # Errors
+/// When the record is not there, or cannot be moved to the disk.
+pub async fn complete(name: &str) -> Result<(), String> {
+    if !is_name(name) {
+        return Err(format!("{name:?} is no name of a record"));
+    }
+    let path = Path::new(store::VOLATILE).join(format!("{name}.json"));
+    let mut record = Kept { name: name.to_owned(), path, bytes: 0 }.read().map_err(|error| error.to_string())?;
+    let started = Instant::now();
+    let counters = async {
+        let read = |what, work: fn() -> Counters| blocking::run(what, DEADLINE, work);
+        let before = read("reading counters", Counters::read).await.unwrap_or_default();
+        sleep(COUNTED_FOR).await;
+        let read = move || (snapshot::processes(&before), snapshot::memory(&before));
+        let read = blocking::run("reading processes", DEADLINE, read).await.map_err(|error| error.to_string());
+        let (processes, memory) =
+            read.map_or_else(|why| (Err(why.clone()), Err(why)), |(one, other)| (Ok(one), Ok(other)));
+        vec![("processes", processes), ("memory", memory)]
+    };
+    let (journal, units, counters, kernel, file_systems, counts, versions) = tokio::join!(
+        journals(&record.units),
+        units(&record.units),
+        counters,
+        read("kernel_log", || kmsg::last(MAX_KERNEL_LINES).map(Value::from).map_err(|error| error.to_string())),
+        file_systems(),
+        read("counts", || Ok(snapshot::counts())),
+        read("versions", || Ok(snapshot::versions())),
+    );
+    for (name, read) in journal.into_iter().chain(counters).chain([units, kernel, counts, versions]).chain(file_systems)
+    {
+        match read {
+            Ok(part) => _ = record.parts.insert(name.to_owned(), part),
+            Err(why) => _ = record.missing.insert(name.to_owned(), why),
+        }
+    }
+    record.took_millis = u64::try_from(started.elapsed().as_millis()).ok();
+    let stored = blocking::run("writing a record", DEADLINE, move || store::keep(&record)).await;
+    stored.and_then(|stored| stored).map_err(|error| error.to_string())
+}
+
+/// A part that is read on a thread.
+async fn read(name: &'static str, work: impl FnOnce() -> Result<Value, String> + Send + 'static) -> Part {
+    (name, blocking::run(name, DEADLINE, work).await.unwrap_or_else(|error| Err(error.to_string())))
+}
+
+/// The last lines of the units' runs, and the goroutines that one has printed at its end.
+async fn journals(units: &[UnitRun]) -> Vec<Part> {
+    const NAMES: [&str; 2] = ["journal", "journal_of_the_other_unit"];
+    let mut parts = Vec::new();
+    for ((run, lines), name) in units.iter().zip(MAX_LINES).zip(NAMES) {
+        match journal::last_lines(&run.invocation, lines, DEADLINE).await {
+            Ok((lines, goroutines)) => {
+                parts.push((name, Ok(lines.into())));
+                if !goroutines.is_empty() {
+                    parts.push(("goroutines", serde_json::to_value(goroutines).map_err(|error| error.to_string())));
+                }
+            }
+            Err(error) => parts.push((name, Err(format!("{}: {error}", run.unit)))),
+        }
+    }
+    parts
+}
+
+/// Properties of the units, as `systemctl show` prints them.
+async fn units(units: &[UnitRun]) -> Part {
+    let mut command = Command::new("systemctl");
+    command.args(["show", "--no-pager", PROPERTIES]).args(units.iter().map(|run| &run.unit));
+    let shown = match child::run(command, DEADLINE).await {
+        Ok((_, output)) => String::from_utf8_lossy(&output).into_owned(),
+        Err(error) => return ("units", Err(format!("systemctl show: {error}"))),
+    };
+    let property = |line: &str| line.split_once('=').map(|(name, value)| (name.to_owned(), json!(value)));
+    let unit = |block: &str| Value::Object(block.lines().filter_map(property).collect::<Map<_, _>>());
+    ("units", Ok(shown.split("\n\n").map(unit).collect()))
+}
+
+/// The file systems; if reading hangs at one, those before it.
+async fn file_systems() -> Vec<Part> {
+    let file_systems = FileSystems::default();
+    let reader = file_systems.clone();
+    blocking::run("reading file systems", DEADLINE, move || reader.read()).await.ok();
+    let (found, hangs_at) = file_systems.so_far();
+    let hangs = hangs_at
+        .map(|at| ("file_systems", Err(format!("statvfs of {at} has no result within {} s", DEADLINE.as_secs()))));
+    [("file_systems", Ok(found))].into_iter().chain(hangs).collect()
+}

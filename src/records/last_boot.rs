@@ -1,0 +1,195 @@
+//! How the boot before this one ended: a marker on the disk says whether the agent saw a shutdown, and pstore has what the kernel said last
+//! if it panicked.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+use std::{fs, io};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::store;
+use crate::files;
+use crate::host::clock::wall;
+use crate::host::snapshot::boot_id;
+
+/// The reason of the Event.
+pub const EVENT_REASON: &str = "LastBootEnded";
+const MARKER: &str = "/var/lib/nodevigil/boot.json";
+/// What was found out, for the agents of this boot that are started later.
+const FOUND: &str = "/run/nodevigil/last-boot.json";
+/// Where the kernel keeps what it said before it panicked, and where systemd-pstore.service moves that.
+const PSTORE: [&str; 2] = ["/sys/fs/pstore", "/var/lib/systemd/pstore"];
+const MAX_PSTORE_FILES: usize = 64;
+const MAX_BYTES: u64 = 1 << 20;
+/// What is said of a panic, and of the records of that boot.
+const PANIC_LINES: usize = 3;
+const MAX_PANIC_BYTES: usize = 400;
+const MAX_NAMES: usize = 3;
+
+/// What the agent was doing when it last wrote the marker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    Running,
+    /// It was stopped while the host went on.
+    Stopped,
+    /// It ended in a shutdown of the host.
+    Shutdown,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Marker {
+    boot_id: String,
+    state: State,
+    /// When the agent of that boot started first, or ended.
+    at: Timestamp,
+}
+
+/// How the last boot ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastBoot {
+    pub message: String,
+    /// Whether it ended as it should.
+    pub is_clean: bool,
+}
+
+/// Marks that the agent runs, and finds out how the last boot ended; `true` if this is the first time in this boot. None if no agent ran
+/// in an earlier boot. Waits for the disk.
+pub fn begin() -> Option<(LastBoot, bool)> {
+    let boot_id = boot_id();
+    let read = |path: &str| files::read(Path::new(path), MAX_BYTES).ok();
+    let marker: Option<Marker> = read(MARKER).and_then(|text| serde_json::from_str(&text).ok());
+    mark(&boot_id, State::Running, marker.as_ref());
+    if let Some(found) = read(FOUND).and_then(|text| serde_json::from_str(&text).ok()) {
+        return Some((found, false));
+    }
+    let marker = marker.filter(|marker| marker.boot_id != boot_id)?;
+    let names: Vec<_> = store::list().into_iter().map(|kept| kept.name).collect();
+    let found = judge(&marker, &names, panic_since(marker.at));
+    let written = serde_json::to_string(&found).map_err(io::Error::other);
+    if let Err(error) = written.and_then(|text| files::replace(Path::new(FOUND), 0o644, &text)) {
+        tracing::warn!("{FOUND}: {error}; a restarted agent says again how the last boot ended");
+    }
+    Some((found, true))
+}
+
+/// Marks how the agent ended. Waits for the disk.
+pub fn end(state: State) {
+    mark(&boot_id(), state, None);
+}
+
+/// A running agent keeps the time of its boot's first one.
+fn mark(boot_id: &str, state: State, before: Option<&Marker>) {
+    let before = before.filter(|before| before.boot_id == boot_id && before.state == State::Running);
+    let at = before.map_or_else(wall, |before| before.at);
+    let text = serde_json::to_string(&Marker { boot_id: boot_id.to_owned(), state, at }).map_err(io::Error::other);
+    if let Err(error) = text.and_then(|text| files::replace(Path::new(MARKER), 0o600, &text)) {
+        tracing::warn!("{MARKER}: {error}; the next boot does not say how this one ended");
+    }
+}
+
+/// `names`: those of the records, the newest first.
+fn judge(marker: &Marker, names: &[String], panic: Option<String>) -> LastBoot {
+    let since = format!("{:.0}", marker.at).to_ascii_lowercase().replace(['-', ':'], "");
+    let of_boot: Vec<&str> =
+        names.iter().map(String::as_str).filter(|name| *name >= since.as_str()).take(MAX_NAMES).collect();
+    let (at, is_clean) = (marker.at, marker.state == State::Shutdown && panic.is_none());
+    let mut message = match marker.state {
+        _ if panic.is_some() => "the last boot ended by a panic of the kernel".to_owned(),
+        State::Shutdown => format!("the last boot ended by a shutdown at {at:.0}"),
+        State::Stopped => format!("nodevigil was stopped at {at:.0}, and how the last boot ended later is not known"),
+        State::Running => {
+            format!(
+                "the last boot, in which nodevigil ran since {at:.0}, ended without a shutdown: by a reset, a power failure or a crash"
+            )
+        }
+    };
+    if !is_clean && !of_boot.is_empty() {
+        message = format!("{message}; its last records: {}", of_boot.join(", "));
+    }
+    if let Some(panic) = panic {
+        message = format!("{message}; the kernel's last lines: {panic}");
+    }
+    LastBoot { message, is_clean }
+}
+
+/// The first lines of a panic that pstore has from after that time.
+fn panic_since(at: Timestamp) -> Option<String> {
+    let since = SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(at.as_second()).ok()?);
+    let mut found: Vec<(SystemTime, PathBuf)> = Vec::new();
+    for directory in PSTORE {
+        find(Path::new(directory), 3, &mut found);
+    }
+    found.retain(|(changed, _)| *changed >= since);
+    found.sort();
+    // Of several parts the one that has the beginning.
+    let mut texts =
+        found.iter().rev().filter_map(|(_, path)| Some(String::from_utf8_lossy(&fs::read(path).ok()?).into_owned()));
+    texts.find_map(|text| panic_lines(&text))
+}
+
+fn find(directory: &Path, depth: usize, found: &mut Vec<(SystemTime, PathBuf)>) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten().take(MAX_PSTORE_FILES) {
+        let (path, Ok(meta)) = (entry.path(), entry.metadata()) else { continue };
+        let is_dump = entry.file_name().to_string_lossy().contains("dmesg") && meta.len() <= MAX_BYTES;
+        if meta.is_dir() && depth > 0 {
+            find(&path, depth - 1, found);
+        } else if is_dump && let Ok(changed) = meta.modified() {
+            found.push((changed, path));
+        }
+    }
+}
+
+/// Of a dump of the kernel's log, the lines from the one that says why, without their levels.
+fn panic_lines(text: &str) -> Option<String> {
+    const BEGINS: [&str; 5] =
+        ["Kernel panic", "BUG: ", "Oops: ", "general protection fault", "Unable to handle kernel"];
+    let lines: Vec<&str> = text.lines().collect();
+    let first = lines.iter().position(|line| BEGINS.iter().any(|begin| line.contains(begin)))?;
+    let said = |line: &&str| line.split_once("] ").map_or(*line, |(_, said)| said).to_owned();
+    let said: Vec<String> = lines[first..].iter().take(PANIC_LINES).map(said).collect();
+    Some(redact::sanitize_line(&said.join(" / "), MAX_PANIC_BYTES))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(state: State, panic: Option<&str>) -> LastBoot {
+        let at = "2026-11-28T18:00:00Z".parse().unwrap();
+        let names = ["20261128t184502z-kubelet-crashed", "20261127t184502z-kubelet-hung"].map(str::to_owned);
+        judge(&Marker { boot_id: "a".into(), state, at }, &names, panic.map(str::to_owned))
+    }
+
+    #[test]
+    fn a_boot_that_ends_without_a_shutdown_is_told_with_its_own_records() {
+        let shutdown = judged(State::Shutdown, None);
+        assert_eq!(
+            (shutdown.message.as_str(), shutdown.is_clean),
+            ("the last boot ended by a shutdown at 2026-11-28T18:00:00Z", true)
+        );
+        let reset = judged(State::Running, None);
+        assert!(reset.message.ends_with("; its last records: 20261128t184502z-kubelet-crashed") && !reset.is_clean);
+        assert!(judged(State::Stopped, None).message.contains("is not known"));
+        let panic = judged(State::Running, Some("Kernel panic - not syncing")).message;
+        assert!(
+            panic.starts_with("the last boot ended by a panic") && panic.ends_with(": Kernel panic - not syncing"),
+            "{panic}"
+        );
+    }
+
+    #[test]
+    fn of_a_dump_the_lines_that_say_why_are_quoted() {
+        let dump = "Panic#1 Part1\n<6>[  12.1] ok\n<0>[  13.5] Kernel panic - not syncing: sysrq triggered crash\n<4>[  13.6] CPU: 0\n<4>[ 13.7] x\n<4>[ 13.8] y\n";
+        assert_eq!(panic_lines(dump).unwrap(), "Kernel panic - not syncing: sysrq triggered crash / CPU: 0 / x");
+        assert_eq!(panic_lines("<6>[  12.1] ok\n"), None);
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir(directory.path().join("1")).unwrap();
+        fs::write(directory.path().join("1/dmesg.txt"), dump).unwrap();
+        fs::write(directory.path().join("console-ramoops-0"), dump).unwrap();
+        let mut found = Vec::new();
+        find(directory.path(), 3, &mut found);
+        assert_eq!(found.len(), 1);
+    }
+}

@@ -1,0 +1,123 @@
+//! Records: what the host was like when a problem began, kept where it outlives the process, the boot and, if asked, the machine.
+//!
+//! A record has its name before it exists, because the condition's message has it. The agent then writes what it has in memory to /run; a
+//! child adds what it reads of the host ([`collect`]) and moves the record to the disk ([`store`]). So whatever hangs, a record is left.
+//!
+//! Uses `host`, `settings` and `condition`. The agent's loop hands transitions over and waits for nothing.
+
+pub mod collect;
+pub mod last_boot;
+mod names;
+pub mod record;
+pub mod store;
+pub mod upload;
+
+use std::convert::Infallible;
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+
+use self::names::Names;
+use self::record::{ConditionPart, Record};
+use crate::condition::{Condition, Uptime};
+use crate::host::child;
+use crate::host::clock::{Now, uptime};
+use crate::host::timeline::Timeline;
+use crate::settings::RecordSettings;
+use crate::trouble::Troubles;
+
+/// The hidden subcommand that completes a record.
+pub const SUBCOMMAND: &str = "complete-record";
+/// Its own deadlines end earlier.
+const TIMEOUT: Duration = Duration::from_secs(15);
+/// So that the condition leaves the host first, and journald takes in what the process wrote at its end.
+const START_AFTER: Duration = Duration::from_millis(250);
+/// Records that wait; an hour has no more than twenty.
+const WAITING: usize = 8;
+
+/// Names the records of problems, and begins them.
+#[derive(Debug)]
+pub struct Recorder {
+    names: Names,
+    timeline: Timeline,
+    records: mpsc::Sender<Record>,
+    /// How the boot before this one ended, once that is known.
+    pub last_boot: Option<String>,
+}
+
+impl Recorder {
+    /// A recorder, and the task that completes and uploads what it begins; without one if the settings have no records.
+    pub fn new(
+        settings: RecordSettings,
+        timeline: Timeline,
+        troubles: Troubles,
+    ) -> (Self, impl Future<Output = Infallible>) {
+        let (records, received) = mpsc::channel(WAITING);
+        let recorder = Self { names: Names::new(settings.enabled), timeline, records, last_boot: None };
+        (recorder, run(settings, received, troubles))
+    }
+
+    /// Takes over the names that an earlier run of the agent has given.
+    pub fn adopt<'a>(&mut self, conditions: impl IntoIterator<Item = &'a Condition>, now: Uptime) {
+        conditions.into_iter().for_each(|condition| self.names.adopt(condition, now));
+    }
+
+    /// Adds the name of its record to the message of each problem.
+    pub fn name(&mut self, before: &[Condition], conditions: &mut [Condition], now: Now) {
+        self.names.add(before, conditions, now);
+    }
+
+    /// Notes a transition in the timeline.
+    pub fn transition(&self, to: &Condition) {
+        let text = format!("{} ({}): {}", to.status.name(), to.reason, to.message);
+        self.timeline.note(to.kind.name(), &text, uptime());
+    }
+
+    /// Begins the records that were named since the last call. What finds the queue full is logged and dropped.
+    pub fn begin(&mut self, conditions: &[Condition], node: &str, now: Now) {
+        for (name, kind) in self.names.take_new() {
+            let Some(condition) = conditions.iter().find(|condition| condition.kind == kind) else { continue };
+            let record = Record {
+                conditions: conditions.iter().map(ConditionPart::from).collect(),
+                timeline: self.timeline.entries(now),
+                units: self.timeline.units(kind, now.uptime),
+                ..Record::new(name, node, condition, now.wall)
+            };
+            if let Err(error) = self.records.try_send(record) {
+                tracing::warn!("a record is not written: {error}");
+            }
+        }
+    }
+}
+
+/// Completes one record at a time, and uploads them if the settings say where to.
+async fn run(settings: RecordSettings, mut records: mpsc::Receiver<Record>, troubles: Troubles) -> Infallible {
+    let uploads = upload::Uploads::new(settings, troubles);
+    let complete = async {
+        while let Some(record) = records.recv().await {
+            sleep(START_AFTER).await;
+            write(&record).await;
+            uploads.wake();
+        }
+        std::future::pending().await
+    };
+    tokio::select! {
+        never = complete => never,
+        never = uploads.run() => never,
+    }
+}
+
+/// Writes what is known to /run, which is in memory, and has a child do the rest.
+async fn write(record: &Record) {
+    let name = &record.name;
+    if let Err(error) = store::write(Path::new(store::VOLATILE), record) {
+        return tracing::warn!("the record {name} is not written: {error}");
+    }
+    let completed: Result<Result<(), String>, String> = child::run_own(&[SUBCOMMAND, name], TIMEOUT).await;
+    match completed.flatten() {
+        Ok(()) => tracing::info!("wrote a record of the problem: nodevigil records show {name}"),
+        Err(why) => store::say_on_console(record, &why),
+    }
+}

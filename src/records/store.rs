@@ -1,0 +1,161 @@
+//! Where records are kept: on the disk, and in /run while the disk cannot be written to.
+
+use std::cmp::Reverse;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+
+use super::names::is_name;
+use super::record::{MAX_BYTES, Record};
+use crate::files;
+
+/// On the disk, and in memory.
+pub const PERSISTENT: &str = "/var/lib/nodevigil/records";
+pub const VOLATILE: &str = "/run/nodevigil/records";
+/// What is kept in each: the newest.
+const MAX_RECORDS: usize = 20;
+const MAX_TOTAL_BYTES: u64 = 4 << 20;
+/// A cloud keeps what is written to them. The first that can be opened is used.
+const CONSOLES: [&str; 2] = ["/dev/console", "/dev/ttyS0"];
+const MAX_CONSOLE_BYTES: usize = 600;
+
+/// A record that is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    pub name: String,
+    pub path: PathBuf,
+    pub bytes: u64,
+}
+
+impl Kept {
+    /// Its mark that it was uploaded.
+    pub fn mark(&self) -> PathBuf {
+        self.path.with_extension("uploaded")
+    }
+
+    /// # Errors
+    /// When it cannot be read, or is none.
+    pub fn read(&self) -> io::Result<Record> {
+        Ok(serde_json::from_str(&self.text()?)?)
+    }
+
+    /// Its JSON.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn text(&self) -> io::Result<String> {
+        files::read(&self.path, 2 * MAX_BYTES as u64)
+    }
+}
+
+/// The records in both directories, the newest first. Waits for the disk.
+pub fn list() -> Vec<Kept> {
+    let mut all: Vec<_> =
+        [PERSISTENT, VOLATILE].into_iter().flat_map(|directory| list_in(Path::new(directory))).collect();
+    all.sort_by_key(|kept| Reverse(kept.name.clone()));
+    all.dedup_by(|one, other| one.name == other.name);
+    all
+}
+
+fn list_in(directory: &Path) -> Vec<Kept> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let kept = |entry: fs::DirEntry| {
+        let path = entry.path();
+        let name = path.file_name()?.to_str()?.strip_suffix(".json").filter(|name| is_name(name))?.to_owned();
+        Some(Kept { name, bytes: entry.metadata().ok()?.len(), path })
+    };
+    let mut all: Vec<_> = entries.filter_map(kept).collect();
+    all.sort_by_key(|kept| Reverse(kept.name.clone()));
+    all
+}
+
+/// Writes a record for root alone, and removes the oldest that are too many.
+///
+/// # Errors
+/// When it cannot be written; names the path.
+pub fn write(directory: &Path, record: &Record) -> io::Result<()> {
+    let path = directory.join(format!("{}.json", record.name));
+    let written = (|| {
+        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        files::replace(&path, 0o600, &record.clone().text()?)?;
+        // So that its name outlives a power failure too.
+        fs::File::open(directory)?.sync_all()
+    })();
+    prune(directory);
+    written.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+}
+
+fn prune(directory: &Path) {
+    let mut total = 0;
+    for (count, kept) in list_in(directory).into_iter().enumerate() {
+        total += kept.bytes;
+        if count >= MAX_RECORDS || total > MAX_TOTAL_BYTES {
+            fs::remove_file(kept.mark()).ok();
+            fs::remove_file(kept.path).ok();
+        }
+    }
+}
+
+/// Moves a completed record to the disk. What cannot be moved stays in /run.
+///
+/// # Errors
+/// When the disk cannot be written to.
+pub fn keep(record: &Record) -> io::Result<()> {
+    // First in memory: the disk may hang.
+    write(Path::new(VOLATILE), record)?;
+    write(Path::new(PERSISTENT), record)?;
+    fs::remove_file(Path::new(VOLATILE).join(format!("{}.json", record.name)))
+}
+
+/// Says in one line that a problem has begun whose record is not on the disk, and why: in the journal, and on the console, which may be
+/// all that is left of the machine.
+pub fn say_on_console(record: &Record, why: &str) {
+    let (condition, name) = (&record.condition, &record.name);
+    let line = format!(
+        "nodevigil: {}: {} is {} ({}): {}; {VOLATILE}/{name}.json is not on the disk: {why}",
+        record.node,
+        condition.kind,
+        condition.status.name(),
+        condition.reason,
+        condition.message
+    );
+    let line = redact::sanitize_line(&line, MAX_CONSOLE_BYTES);
+    tracing::warn!("{line}");
+    let flags = OFlags::NOCTTY | OFlags::NONBLOCK;
+    let flags = i32::try_from(flags.bits()).unwrap_or_default();
+    let open = |path: &&str| OpenOptions::new().write(true).custom_flags(flags).open(path).ok();
+    if let Some(mut console) = CONSOLES.iter().find_map(open) {
+        console.write_all(format!("\r\n{line}\r\n").as_bytes()).ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+    use crate::records::record::tests::record;
+
+    #[test]
+    fn the_newest_twenty_are_kept_for_root_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("records");
+        let name = |number: usize| format!("20261128t1845{number:02}z-kubelet-crashed");
+        for number in 0..25 {
+            write(&path, &record(&name(number))).unwrap();
+            fs::write(path.join(name(number)).with_extension("uploaded"), "").unwrap();
+        }
+        let kept = list_in(&path);
+        assert_eq!((kept.len(), kept[0].name.clone(), kept[19].name.clone()), (20, name(24), name(5)));
+        assert_eq!(fs::read_dir(&path).unwrap().count(), 40, "marks are removed with their records");
+        assert_eq!(kept[0].read().unwrap(), record(&name(24)));
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&path), mode(&kept[0].path)), (0o700, 0o600));
+        fs::write(path.join("20261128t184599z-large.json"), vec![b'x'; 4 << 20]).unwrap();
+        prune(&path);
+        assert_eq!(list_in(&path).len(), 1, "4 MiB");
+    }
+}

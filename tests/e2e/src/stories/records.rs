@@ -1,0 +1,209 @@
+//! Records of problems: what is in them, where they are kept, and that they outlive the boot and the machine.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+
+use crate::disturbances::healthy_node;
+use crate::scene::{Condition, ObservedNode, Scene};
+use crate::support::{WAIT, wait_until};
+
+/// Takes records that are sent to it, after it has refused two.
+const SERVER: &str = r#"
+import http.server, os, ssl, sys
+class Server(http.server.BaseHTTPRequestHandler):
+    refused = 0
+    def do_PUT(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if Server.refused < 2:
+            Server.refused += 1
+            return self.send_error(503)
+        if self.headers["Authorization"] != "Bearer of-the-story" or self.headers["X-Story"] != "one":
+            return self.send_error(401)
+        path = "/srv/taken" + self.path
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        open(path, "ab").write(body + b"\n")
+        self.send_response(201)
+        self.end_headers()
+server = http.server.HTTPServer(("", int(sys.argv[1])), Server)
+tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+tls.load_cert_chain("/etc/server.crt", "/etc/server.key")
+server.socket = tls.wrap_socket(server.socket, server_side=True)
+server.serve_forever()
+"#;
+/// A kubelet that waits for its container runtime calls it again and again.
+const RUNTIME_STOPPED_FOR: Duration = Duration::from_secs(75);
+
+/// The name in the message of a condition.
+fn name(shown: &Condition) -> Result<String> {
+    let name = shown.message.rsplit_once("; record ").map(|(_, name)| name.to_owned());
+    name.with_context(|| format!("the message names no record: {shown:?}"))
+}
+
+/// The record that a condition names, once it is complete.
+fn record_of(node: &ObservedNode, shown: &Condition) -> Result<Value> {
+    let name = name(shown)?;
+    let read = || {
+        let (_, text) = node.run(&format!("nodevigil records show {name} -o json"))?;
+        let record: Value = serde_json::from_str(&text).unwrap_or_default();
+        Ok((!record["took_millis"].is_null()).then_some(record))
+    };
+    let record = wait_until(&format!("the record {name}"), WAIT, read)?;
+    ensure!(record.to_string().len() <= 256 * 1024, "{name} is too large");
+    Ok(record)
+}
+
+fn ensure_has(record: &Value, part: &str, text: &str) -> Result<()> {
+    let found = record["parts"][part].to_string();
+    ensure!(found.contains(text), "{part} lacks {text:?}: {found}; missing: {}", record["missing"]);
+    Ok(())
+}
+
+pub fn of_a_crash_has_the_last_error_and_the_state_of_the_host(scene: &Scene) -> Result<()> {
+    let node = scene.healthy()?;
+    let from = Instant::now();
+    node.sh("sed -i 's/$/ --container-runtime=remote/' /etc/default/kubelet; systemctl restart kubelet || true")?;
+    let crashed = node.kubelet().wait_for(from, "False", "KubeletCrashed")?;
+    let record = record_of(&node, &crashed)?;
+    ensure_has(&record, "journal", "unknown flag: --container-runtime")?;
+    ensure_has(&record, "journal", "kubelet.service: Main process exited")?;
+    for (part, text) in [
+        ("units", "NRestarts"),
+        ("processes", "containerd"),
+        ("memory", "MemAvailable"),
+        ("file_systems", "free_inodes"),
+        ("counts", "sockets"),
+        ("versions", "boot_id"),
+        ("kernel_log", "["),
+        ("journal_of_the_other_unit", "containerd"),
+    ] {
+        ensure_has(&record, part, text)?;
+    }
+    let timeline = record["timeline"].to_string();
+    for seen in ["probe of the kubelet", "KubeletHealthy", "has ended", "job "] {
+        ensure!(timeline.contains(seen), "{seen:?} is not in the timeline: {timeline}");
+    }
+    ensure!(record["missing"].as_object().is_some_and(serde_json::Map::is_empty), "{}", record["missing"]);
+    // Every message of this problem has the same name, and a loop has a record of its own.
+    let looping = node.kubelet().wait_for(from, "False", "KubeletCrashLooping")?;
+    let names = |reason: &str| {
+        let shown = node.kubelet().shown_since(from).into_iter().filter(|shown| shown.reason == reason);
+        shown.map(|shown| name(&shown)).collect::<Result<std::collections::BTreeSet<_>>>()
+    };
+    ensure!(names("KubeletCrashed")?.len() == 1 && names("KubeletCrashLooping")?.len() == 1);
+    ensure_has(&record_of(&node, &looping)?, "journal", "unknown flag: --container-runtime")?;
+    let name = name(&looping)?;
+    for command in ["nodevigil records", "nodevigil records -o json", "nodevigil diagnose", "nodevigil records show"] {
+        let (_, text) = node.run(command)?;
+        ensure!(text.contains(&name), "`{command}` does not name {name}: {text}");
+    }
+    let mode = node.sh("stat -c '%a %U' /var/lib/nodevigil/records /var/lib/nodevigil/records/*.json | sort -u")?;
+    ensure!(mode == "600 root\n700 root\n", "{mode}");
+    let events = scene.plane().kubectl(&["get", "events", "-n", "default", "-o", "json"])?;
+    ensure!(events.contains(&name), "no Event names {name}");
+    Ok(())
+}
+
+/// The kubelet is stopped until systemd has sent its SIGABRT, which then finds it as it was: waiting for its container runtime.
+pub fn of_a_kubelet_that_the_watchdog_ends_name_the_call_that_it_waits_for(scene: &Scene) -> Result<()> {
+    let node = scene.healthy_with(|node| node.kubelet_unit("[Service]\nWatchdogSec=10s\nNotifyAccess=all\n"))?;
+    node.sh("systemctl kill --kill-who=main --signal=STOP containerd")?;
+    sleep(RUNTIME_STOPPED_FOR);
+    let from = Instant::now();
+    node.sh("systemctl kill --kill-who=main --signal=STOP kubelet")?;
+    wait_until("systemd's SIGABRT", WAIT, || {
+        Ok((node.property("kubelet", "SubState")? == "stop-watchdog").then_some(()))
+    })?;
+    node.sh("systemctl kill --kill-who=main --signal=CONT kubelet")?;
+    let named =
+        node.kubelet().wait_until_shown(from, |shown| shown.message.contains("for the container runtime (CRI "))?;
+    ensure!(named.message.contains("was ended by systemd's watchdog: no sign of life for 10 s; its "), "{named:?}");
+    let record = record_of(&node, &named)?;
+    ensure_has(&record, "goroutines", "the container runtime (CRI ")?;
+    ensure_has(&record, "journal", "Watchdog timeout")?;
+    ensure!(!record["parts"]["journal"].to_string().contains("goroutine "), "{}", record["parts"]["journal"]);
+    node.sh("systemctl kill --kill-who=main --signal=CONT containerd").map(drop)
+}
+
+pub fn of_an_oom_kill_has_the_kernels_lines(scene: &Scene) -> Result<()> {
+    let node = scene.healthy_with(|node| node.kubelet_unit("[Service]\nRestartSec=3\n"))?;
+    let from = Instant::now();
+    node.sh("systemctl set-property --runtime kubelet MemoryLimit=8M MemoryMax=8M; systemctl restart kubelet || true")?;
+    let killed = node.kubelet().wait_for(from, "False", "KubeletOOMKilled")?;
+    let record = record_of(&node, &killed)?;
+    ensure_has(&record, "kernel_log", "Killed process")?;
+    ensure!(record["timeline"].to_string().contains("OOM-killed pid"), "{}", record["timeline"]);
+    Ok(())
+}
+
+pub fn stay_in_memory_while_the_disk_is_read_only(scene: &Scene) -> Result<()> {
+    let node = scene.ready_with(|node| node)?;
+    node.sh("mount --bind /var/lib/nodevigil /var/lib/nodevigil; mount -o remount,bind,ro /var/lib/nodevigil")?;
+    let from = Instant::now();
+    node.start_agent()?;
+    node.kubelet().wait_for(from, "True", "KubeletIsHealthy")?;
+    let crashed = node.kill_for_good()?;
+    let record = record_of(&node, &crashed)?;
+    ensure_has(&record, "units", "kubelet.service")?;
+    let name = name(&crashed)?;
+    node.sh(&format!("test -f /run/nodevigil/records/{name}.json"))?;
+    node.wait_for_log(&format!("/run/nodevigil/records/{name}.json is not on the disk: "))
+}
+
+pub fn are_uploaded_until_the_server_takes_them(scene: &Scene) -> Result<()> {
+    let (certificate, key) = scene.plane().serving_certificate()?;
+    let url = scene.plane().url();
+    let host = url.trim_start_matches("https://").rsplit_once(':').map_or("127.0.0.1", |(host, _)| host).to_owned();
+    let port = crate::support::namespaces::port();
+    let settings = format!(
+        "[records]\nupload_url = \"https://{host}:{port}/of/{{node}}/{{record}}.json\"\n\
+         upload_token_file = \"/etc/nodevigil/token\"\nupload_headers_file = \"/etc/nodevigil/headers\"\n\
+         upload_ca_file = \"/etc/kubernetes/pki/ca.crt\"\n"
+    );
+    let node = scene.healthy_with(|node| {
+        node.file("/etc/nodevigil/config.d/60-story.toml", &settings)
+            .file("/etc/nodevigil/token", "of-the-story\n")
+            .file("/etc/nodevigil/headers", "X-Story: one\n")
+            .file("/etc/server.py", SERVER)
+            .file("/etc/server.crt", &certificate)
+            .file("/etc/server.key", &key)
+    })?;
+    node.sh(&format!("systemd-run --quiet --unit=server python3 /etc/server.py {port}"))?;
+    let crashed = node.kill_for_good()?;
+    let (name, record) = (name(&crashed)?, record_of(&node, &crashed)?);
+    node.wait_for_trouble("RecordsNotUploaded", &["503", &name])?;
+    node.wait_for_no_trouble()?;
+    let path = format!("/srv/taken/of/{}/{name}.json", node.name());
+    let taken = node.sh(&format!("cat {path}"))?;
+    ensure!(serde_json::from_str::<Value>(&taken)? == record, "taken twice, or something else: {taken}");
+    let (_, list) = node.run("nodevigil records -o json")?;
+    ensure!(list.contains("\"uploaded\": true"), "{list}");
+    Ok(())
+}
+
+pub fn outlive_a_reset_and_a_panic(scene: &Scene) -> Result<()> {
+    let (node, _) = healthy_node(scene)?;
+    node.sh("systemctl enable nodevigil")?;
+    for command in ["reboot -f", "echo c >/proc/sysrq-trigger"] {
+        let name = name(&node.crash_and_recover()?.clone()).or_else(|_| {
+            let (_, list) = node.run("nodevigil records")?;
+            list.lines().nth(1).and_then(|line| line.split(' ').next()).map(str::to_owned).context("no record")
+        })?;
+        let boot = node.guest()?.boot_id()?;
+        node.sh(&format!("(sleep 2; {command}) >/dev/null 2>&1 &"))?;
+        wait_until("another boot", WAIT, || Ok(node.guest()?.boot_id().ok().filter(|now| *now != boot)))
+            .with_context(|| command)?;
+        node.watch().wait_ready(Instant::now())?;
+        let told = node.wait_for_status("how the last boot ended", |status| status["last_boot"].is_string())?;
+        let told = told["last_boot"].as_str().unwrap_or_default().to_owned();
+        ensure!(told.contains("without a shutdown") || told.contains("panic"), "{command}: {told}");
+        ensure!(told.contains(&name), "{name} is not named: {told}");
+        node.sh(&format!("nodevigil records show {name}"))?;
+    }
+    let events = node.events(scene.plane())?;
+    let count = events.iter().filter(|event| event.0 == "Warning" && event.1 == "LastBootEnded").count();
+    ensure!(count == 2, "{events:?}");
+    Ok(())
+}
