@@ -191,6 +191,9 @@ impl Import {
 fn command(rule: &Json, config: &Json, directory: &Path) -> Result<String, String> {
     let path = directory.join(text(rule, "path").trim_start_matches("./"));
     let args = list(rule, "args").filter_map(Json::as_str).map(Value::from);
+    if list(rule, "args").any(|arg| arg == "--enable-repair=true") {
+        return Err("the command repairs (--enable-repair=true), and a check changes nothing".into());
+    }
     let argv: Vec<Value> = [Value::from(path.to_string_lossy().as_ref())].into_iter().chain(args).collect();
     let interval = secs(&rule["invoke_interval"], secs(&config["invoke_interval"], INTERVAL_SECS)?)?;
     let longest = secs(&config["timeout"], TIMEOUT_SECS)?;

@@ -41,7 +41,7 @@ pub(super) struct LogState {
     /// Why it cannot be read; none if it can.
     pub(super) unreadable: Option<String>,
     /// Whether what was logged before the agent's start has been read.
-    is_read: bool,
+    pub(super) is_read: bool,
     /// The message for the first line of the present problem, and when the last one was logged.
     last: Option<(String, Uptime)>,
 }
@@ -53,9 +53,7 @@ impl LogState {
             (None, Some(identifier)) => Source::Identifier(identifier.clone()),
             (None, None) => Source::Kernel,
         };
-        // The journal has no mark between what was logged before and what follows.
-        let is_read = source != Source::Kernel;
-        Self { settings, source, unreadable: None, is_read, last: None }
+        Self { settings, source, unreadable: None, is_read: false, last: None }
     }
 
     /// For how long a line counts; none: until the host boots.

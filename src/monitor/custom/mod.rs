@@ -3,6 +3,7 @@
 //! This file waits and reads. The files next to it judge, and [`judged`] makes one view of what the checks of a condition have found.
 
 mod command;
+mod journal;
 mod judged;
 mod log;
 mod unit;
@@ -12,18 +13,19 @@ use std::time::Duration;
 use std::{future, io};
 
 use futures::future::select_all;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use self::command::CommandState;
+use self::journal::Wanted;
 use self::judged::{Check, Watch, view};
 use self::log::{LogState, Source};
 use self::unit::Unit;
 use super::{Inputs, Reporter};
 use crate::condition::{ConditionType, Reason, Uptime};
 use crate::host::clock::{Now, uptime};
-use crate::host::journal::{Entry, Tail};
+use crate::host::journal::Entry;
 use crate::host::kmsg::{self, Line};
 use crate::host::systemd::transient::{self, Outcome};
 use crate::monitor::service::follow::ServiceEvent;
@@ -32,9 +34,8 @@ use crate::settings::custom::Source as Watched;
 
 /// The first runs of commands are so far apart.
 const APART: Duration = Duration::from_secs(1);
-/// journalctl is started again this long after its end, and works if it has not ended for that time.
-const TAIL_AGAIN_AFTER: Duration = Duration::from_secs(10);
-const TAIL_PROVEN_AFTER: Duration = Duration::from_secs(3);
+/// Lines of the journal that wait.
+const WAITING_LINES: usize = 64;
 /// Between two reports: in a storm each line of a log would cause one.
 const PAUSE: Duration = Duration::from_secs(2);
 
@@ -111,8 +112,10 @@ fn take_in(checks: &mut [Check], seen: Seen) -> bool {
         }
         Seen::Journal(state) => {
             let unreadable = state.err().map(|error| format!("the journal cannot be read: {error}"));
-            let of_journal = logs(checks).filter(|log| log.source != Source::Kernel);
-            of_journal.for_each(|log| log.unreadable.clone_from(&unreadable));
+            for log in logs(checks).filter(|log| log.source != Source::Kernel) {
+                log.is_read |= unreadable.is_none();
+                log.unreadable.clone_from(&unreadable);
+            }
         }
         Seen::Lost => return false,
     }
@@ -123,13 +126,19 @@ struct Sources {
     lines: broadcast::Receiver<Line>,
     kernel_log: watch::Receiver<kmsg::LogState>,
     commands: JoinSet<(usize, Outcome)>,
-    journal: Journal,
+    journal: mpsc::Receiver<io::Result<Option<Entry>>>,
+    /// The reader of the journal, aborted when this is dropped.
+    _reader: JoinSet<()>,
 }
 
 impl Sources {
     fn new(inputs: &Inputs, checks: &[Check]) -> Self {
         let (lines, kernel_log) = (inputs.kernel_log.lines(), inputs.kernel_log.state());
-        Self { lines, kernel_log, commands: JoinSet::new(), journal: Journal::new(checks) }
+        let ((lines_of_journal, journal), mut reader) = (mpsc::channel(WAITING_LINES), JoinSet::new());
+        if let Some(wanted) = Wanted::of(checks) {
+            reader.spawn(journal::follow(wanted, lines_of_journal));
+        }
+        Self { lines, kernel_log, commands: JoinSet::new(), journal, _reader: reader }
     }
 
     /// Starts the commands that are due.
@@ -151,7 +160,7 @@ impl Sources {
             Some(Ok((index, outcome))) = self.commands.join_next() => Seen::Ended(index, outcome),
             line = self.lines.recv() => line.map_or(Seen::Lost, Seen::KernelLine),
             Ok(()) = self.kernel_log.changed() => Seen::KernelLog(self.kernel_log.borrow_and_update().clone()),
-            entry = self.journal.next() => Seen::Journal(entry),
+            Some(entry) = self.journal.recv() => Seen::Journal(entry),
         }
     }
 }
@@ -201,77 +210,4 @@ async fn unit_event(checks: &mut [Check]) -> (usize, ServiceEvent) {
     let events: Vec<_> =
         units.map(|(index, unit)| Box::pin(async move { (index, unit.follower.next().await) })).collect();
     if events.is_empty() { future::pending().await } else { select_all(events).await.0 }
-}
-
-/// The journal of all checks that read it, by one journalctl.
-#[derive(Debug)]
-struct Journal {
-    units: Vec<String>,
-    identifiers: Vec<String>,
-    /// How far back lines count; none: to the host's boot.
-    lasts: Option<Duration>,
-    tail: Option<Tail>,
-    /// When journalctl is started next, or when it has run for long enough to be known to work; none after that.
-    at: Option<Uptime>,
-    failures: u32,
-}
-
-impl Journal {
-    fn new(checks: &[Check]) -> Self {
-        let (mut units, mut identifiers, mut lasts) = (Vec::new(), Vec::new(), Some(Duration::ZERO));
-        for check in checks {
-            let Watch::Log(log) = &check.watch else { continue };
-            match &log.source {
-                Source::Kernel => continue,
-                Source::Unit(unit) => units.push(unit.clone()),
-                Source::Identifier(identifier) => identifiers.push(identifier.clone()),
-            }
-            lasts = lasts.zip(log.lasts()).map(|(longest, lasts)| longest.max(lasts));
-        }
-        Self { units, identifiers, lasts, tail: None, at: Some(Uptime::ZERO), failures: 0 }
-    }
-
-    /// The next line; none when it has become known that the journal can be read. For ever if no check reads the journal.
-    ///
-    /// # Errors
-    /// When journalctl has ended twice without that.
-    async fn next(&mut self) -> io::Result<Option<Entry>> {
-        if self.units.is_empty() && self.identifiers.is_empty() {
-            return future::pending().await;
-        }
-        loop {
-            let wait = async |at: Option<Uptime>| match at {
-                Some(at) => sleep(at.saturating_sub(uptime())).await,
-                None => future::pending().await,
-            };
-            let error = if let Some(tail) = &mut self.tail {
-                tokio::select! {
-                    entry = tail.next() => match entry {
-                        Ok(entry) => return Ok(Some(entry)),
-                        Err(error) => error,
-                    },
-                    () = wait(self.at) => {
-                        (self.at, self.failures) = (None, 0);
-                        return Ok(None);
-                    }
-                }
-            } else {
-                wait(self.at).await;
-                self.at = Some(uptime() + TAIL_PROVEN_AFTER);
-                let secs = |lasts: Duration| i64::try_from(lasts.as_secs()).unwrap_or(i64::MAX);
-                let since = self.lasts.map(|lasts| Now::read(None).wall.as_second() - secs(lasts));
-                match Tail::start(&self.units, &self.identifiers, since).await {
-                    Ok(tail) => {
-                        self.tail = Some(tail);
-                        continue;
-                    }
-                    Err(error) => error,
-                }
-            };
-            (self.tail, self.at, self.failures) = (None, Some(uptime() + TAIL_AGAIN_AFTER), self.failures + 1);
-            if self.failures > 1 {
-                return Err(error);
-            }
-        }
-    }
 }

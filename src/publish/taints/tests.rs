@@ -208,3 +208,11 @@ fn each_condition_has_a_key_that_the_api_server_accepts() {
         assert!(is_ours(&taint) && name.len() <= 63, "{}", taint.key);
     }
 }
+
+#[test]
+fn the_taint_of_a_custom_check_has_a_valid_key() {
+    let [_, chrony, _] = crate::condition::custom::tests::registered();
+    let key = key(chrony);
+    assert_eq!(key, "status-taint.cluster-autoscaler.kubernetes.io/nodevigil-check-example.com_ChronyHealthy");
+    assert!(key.rsplit('/').next().unwrap().len() <= 63);
+}

@@ -33,7 +33,7 @@ pub fn run(idle: Duration) -> Result<ExitCode> {
     let scene = Scene::new(&plane, "bench");
     let package = peer::Package::new(&plane)?;
     let node = scene.healthy_with(|node| package.onto(node))?;
-    package.start(&node)?;
+    package.start(&node, "")?;
     let created = Instant::now();
     let patches = patches(&plane, &node)?;
     let kills = kills(&node)?;

@@ -1,4 +1,4 @@
-//! node-problem-detector on a node, for the bench: the configuration files of its release, with repair disabled.
+//! node-problem-detector on a node, for the bench and a story: the configuration files of its release, with repair disabled.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,8 @@ pub const UNIT: &str = "node-problem-detector.service";
 /// Its condition; `True` is bad.
 pub const CONDITION: &str = "KubeletUnhealthy";
 const DIRECTORY: &str = "/home/kubernetes/node-problem-detector/config";
+/// Its monitor of the kernel's log.
+pub const KERNEL_MONITOR: &str = "/home/kubernetes/node-problem-detector/config/kernel-monitor.json";
 const KERNEL: &str = "kernel-monitor.json";
 const KUBELET: &str = "health-checker-kubelet.json";
 const KUBECONFIG: &str = "/etc/node-problem-detector/kubeconfig";
@@ -83,9 +85,9 @@ impl Package {
         )
     }
 
-    /// Starts it as its own unit does; returns when it has written its condition.
-    pub fn start(&self, node: &ObservedNode) -> Result<()> {
-        let (unit, from) = (self.unit(node.name(), node.healthz_port(), ""), Instant::now());
+    /// Starts it as its own unit does, with these further flags; returns when it has written its condition.
+    pub fn start(&self, node: &ObservedNode, flags: &str) -> Result<()> {
+        let (unit, from) = (self.unit(node.name(), node.healthz_port(), flags), Instant::now());
         node.sh(&format!(
             "{LINKS}
              cat >/run/systemd/system/{UNIT} <<'END'\n{unit}END\n

@@ -93,7 +93,8 @@ fn what_has_no_equal_says_why() {
         {"type": "permanent", "condition": "Ready", "reason": "Down", "path": "/bin/x"},
         {"type": "permanent", "condition": "a b", "reason": "Down", "path": "/bin/x"},
         {"type": "temporary", "reason": "not CamelCase", "path": "/bin/x"},
-        {"type": "temporary", "reason": "Late", "path": "/bin/x", "timeout": "soon"}]}),
+        {"type": "temporary", "reason": "Late", "path": "/bin/x", "timeout": "soon"},
+        {"type": "temporary", "reason": "Repaired", "path": "/bin/x", "args": ["--enable-repair=true"]}]}),
     ]);
     assert!(settings(&text).custom.is_empty());
     for why in [
@@ -103,6 +104,7 @@ fn what_has_no_equal_says_why() {
         "\"a b\" is invalid",
         "\"not CamelCase\" is invalid",
         "\"soon\" is not a duration",
+        "the command repairs",
     ] {
         assert!(text.contains(why), "{why}\n{text}");
     }

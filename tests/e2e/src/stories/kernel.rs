@@ -9,7 +9,7 @@ use crate::scene::{Condition, ConditionView, ObservedNode, Scene};
 use crate::support::WAIT;
 
 /// A directory of the node for a file system of a story.
-const DIRECTORY: &str = "/mnt/story";
+pub const DIRECTORY: &str = "/mnt/story";
 /// The agent reads limits and processes every 30 s, and has to find a problem several times.
 const LONG: Duration = Duration::from_mins(4);
 
@@ -27,7 +27,7 @@ fn healthy(scene: &Scene) -> Result<(Arc<ObservedNode>, Condition)> {
 
 /// Mounts a file system of 8 MiB on a loop device at [`DIRECTORY`]. `change` is a command of debugfs(8) that changes it before
 /// (`stats` changes nothing).
-fn mount_image(node: &ObservedNode, change: &str) -> Result<()> {
+pub fn mount_image(node: &ObservedNode, change: &str) -> Result<()> {
     node.sh(&format!(
         "mkdir -p {DIRECTORY} && truncate -s 8M /run/story.img && mkfs.ext4 -q -d /etc/containerd /run/story.img
          debugfs -w -R '{change}' /run/story.img 2>/dev/null
@@ -112,10 +112,10 @@ pub fn a_full_connection_table_is_a_warning(scene: &Scene) -> Result<()> {
 }
 
 /// A frozen file system, which is thawed whatever becomes of the story: what waits for it cannot be killed.
-struct Frozen<'a>(&'a ObservedNode);
+pub struct Frozen<'a>(&'a ObservedNode);
 
 impl<'a> Frozen<'a> {
-    fn new(node: &'a ObservedNode) -> Result<Self> {
+    pub fn new(node: &'a ObservedNode) -> Result<Self> {
         // The first one if the run is killed.
         node.sh(&format!(
             "(sleep 290; fsfreeze --unfreeze {DIRECTORY}) >/dev/null 2>&1 &

@@ -4,6 +4,7 @@ mod agent;
 mod api;
 mod bootstrap;
 mod bus;
+mod checks;
 mod config;
 mod consumers;
 mod crash;
@@ -147,6 +148,15 @@ pub const STORIES: &[Story] = &[
     full("bootstrap::not_joined", bootstrap::a_host_that_cannot_join_shows_the_stage_and_the_cause),
     gate("bus::forged_signals", bus::forged_signals_change_nothing),
     gate("bus::crash_among_forged_signals", bus::a_crash_among_forged_signals_is_seen),
+    gate("checks::unit", checks::a_unit_that_fails_is_a_problem_and_one_that_is_stopped_is_none),
+    full("checks::command", checks::a_commands_exit_code_decides_and_maintenance_holds_it_back),
+    full("checks::log", checks::lines_of_the_journal_and_the_kernel_count_for_their_time),
+    full("checks::hostile", checks::a_hostile_command_costs_nothing_but_its_own_check),
+    full("checks::refused", checks::a_type_that_the_policy_refuses_holds_no_other_condition_back),
+    full("checks::beside_npd", checks::files_of_node_problem_detector_do_the_same_beside_it)
+        .only_in(Place::Namespaces)
+        .lasting(Duration::from_mins(15)),
+    full("checks::reserved", checks::a_check_may_not_have_a_type_of_others),
     gate("certificate::expired", lease::an_expired_client_certificate_is_reported_until_it_is_renewed),
     full("lease::stalled", lease::a_stalled_connection_of_the_kubelet_alone_is_reported),
     full("lease::outage_for_both", lease::an_outage_for_kubelet_and_agent_is_no_fault),

@@ -1,0 +1,291 @@
+//! Custom checks: the three sources, what they have in common with nodevigil's own conditions, and commands that misbehave.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+
+use super::kernel::{DIRECTORY, Frozen, mount_image};
+use crate::peer::{self, KERNEL_MONITOR};
+use crate::scene::{Condition, ObservedNode, Scene};
+use crate::support::control_plane::ControlPlane;
+use crate::support::{WAIT, wait_until};
+
+const SETTINGS: &str = "/etc/nodevigil/config.d/60-checks.toml";
+const POLICY: &str = "validatingadmissionpolicy/nodevigil-nodes";
+/// The types of these stories. They share an API server, so each allows all of them.
+const TYPES: &str = "['UnitHealthy', 'example.com/CommandProblem', 'JournalHealthy', 'KernelQuiet', 'GoodHealthy', 'EndlessHealthy', \
+                     'StubbornHealthy', 'ForksHealthy', 'FrozenHealthy', 'OurProblem']";
+const UNIT: &str = "[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n";
+
+/// As an administrator does it before the settings are rolled out.
+fn allow_types(plane: &ControlPlane) -> Result<()> {
+    let mut policy: Value = serde_json::from_str(&plane.kubectl(&["get", POLICY, "-o", "json"])?)?;
+    let variables = policy["spec"]["variables"].as_array_mut().context("the policy has no variables")?;
+    let types = variables.iter_mut().find(|one| one["name"] == "checkTypes").context("the policy has no checkTypes")?;
+    types["expression"] = TYPES.into();
+    let patch = serde_json::json!({"spec": {"variables": variables}}).to_string();
+    plane.kubectl(&["patch", POLICY, "--type=merge", "-p", &patch]).map(drop)
+}
+
+/// A healthy node whose agent has these checks.
+fn node_with(scene: &Scene, settings: &str, files: &[(&str, &str)]) -> Result<Arc<ObservedNode>> {
+    allow_types(scene.plane())?;
+    scene.healthy_with(|node| {
+        files.iter().fold(node.file(SETTINGS, settings), |node, (path, content)| node.file(path, content))
+    })
+}
+
+pub fn a_unit_that_fails_is_a_problem_and_one_that_is_stopped_is_none(scene: &Scene) -> Result<()> {
+    const CHECK: &str = "[custom.demo]\ncondition = 'UnitHealthy'\nreason = 'DemoFailed'\nunit.name = 'demo.service'\n";
+    let node = node_with(scene, CHECK, &[("/etc/systemd/system/demo.service", UNIT)])?;
+    let shown = node.condition("UnitHealthy");
+    let from = Instant::now();
+    node.sh("systemctl enable --now demo")?;
+    shown.wait_for(from, "True", "CheckPassed")?;
+    let from = Instant::now();
+    node.sh("systemctl kill --signal=KILL demo")?;
+    let failed = shown.wait_for(from, "False", "DemoFailed")?;
+    ensure!(failed.message.contains("demo.service was killed by SIGKILL"), "{failed:?}");
+    let (code, table) = node.run("nodevigil status UnitHealthy")?;
+    ensure!(code == 1 && table.contains("DemoFailed"), "{code}: {table}");
+    let metrics = node.sh("curl -s 127.0.0.1:20258/metrics")?;
+    ensure!(metrics.contains("nodevigil_condition_reason{type=\"UnitHealthy\",reason=\"DemoFailed\"} 1"), "{metrics}");
+    wait_for_event(scene, &node, "DemoFailed")?;
+    node.restart_agent("systemctl restart nodevigil")?;
+    shown.ensure_unchanged(&failed)?;
+    let from = Instant::now();
+    node.sh("systemctl start demo")?;
+    shown.wait_for(from, "True", "CheckPassed")?;
+    let from = Instant::now();
+    node.sh("systemctl stop demo")?;
+    let stopped = shown.wait_for(from, "Unknown", "CheckUnknown")?;
+    node.restart_agent("systemctl restart nodevigil")?;
+    shown.ensure_unchanged(&stopped)?;
+    shown.ensure_only(from, &["True", "Unknown"])
+}
+
+fn wait_for_event(scene: &Scene, node: &ObservedNode, reason: &str) -> Result<()> {
+    let wanted = ("Warning".to_owned(), reason.to_owned());
+    let is_there = || Ok(node.events(scene.plane())?.contains(&wanted).then_some(()));
+    wait_until(&format!("the Event {reason}"), WAIT, is_there).map(drop)
+}
+
+pub fn a_commands_exit_code_decides_and_maintenance_holds_it_back(scene: &Scene) -> Result<()> {
+    const CHECK: &str = "[custom.story]\ncondition = 'example.com/CommandProblem'\nproblem = 'True'\nreason = 'StoryFails'\n\
+        healthy_reason = 'StoryGoesWell'\n\
+        command = { argv = ['/bin/sh', '/etc/story.sh', '$x'], interval_secs = 5, timeout_secs = 3, user = 'nobody' }\n";
+    const SCRIPT: &str = "echo \"$(id -un) $1\"; echo more; exit $(cat /run/story)\n";
+    const TAINT: &str = "node.kubernetes.io/out-of-service";
+    let node = node_with(scene, CHECK, &[("/etc/story.sh", SCRIPT)])?;
+    let shown = node.condition("example.com/CommandProblem");
+    let set = |code: u32| -> Result<Instant> {
+        node.sh(&format!("echo {code} >/run/story"))?;
+        Ok(Instant::now())
+    };
+    let healthy = shown.wait_for(set(0)?, "False", "StoryGoesWell")?;
+    ensure!(healthy.message == "nobody $x", "{healthy:?}");
+    // Two minutes after the Node was created.
+    shown.wait_longer_for(set(1)?, Duration::from_mins(4), "True", "StoryFails")?;
+    wait_for_event(scene, &node, "StoryFails")?;
+    shown.wait_for(set(0)?, "False", "StoryGoesWell")?;
+    let unknown = shown.wait_for(set(3)?, "Unknown", "CheckUnknown")?;
+    ensure!(unknown.message == "exit code 3: nobody $x", "{unknown:?}");
+    shown.wait_for(set(0)?, "False", "StoryGoesWell")?;
+
+    let taint = |change: &str| scene.plane().kubectl(&["taint", "node", node.name(), &format!("{TAINT}{change}")]);
+    taint("=nodeshutdown:NoSchedule")?;
+    node.wait_for_log(TAINT)?;
+    let held_back = shown.wait_for(set(1)?, "Unknown", "NodeInMaintenance")?;
+    ensure!(held_back.message.contains("StoryFails"), "{held_back:?}");
+    shown.ensure_only(held_back.at, &["Unknown"])?;
+    let from = Instant::now();
+    taint("-")?;
+    let failed = shown.wait_for(from, "True", "StoryFails")?;
+    for restart in ["systemctl restart nodevigil", "systemctl kill --signal=KILL nodevigil"] {
+        node.restart_agent(restart)?;
+        shown.ensure_unchanged(&failed)?;
+    }
+    node.sh("nodevigil pause 1h --reason story")?;
+    shown.wait_for(failed.at, "Unknown", "NodePaused")?;
+    let (_, own) = node.run("systemctl list-units --all --no-legend 'nodevigil-custom-*'")?;
+    ensure!(own.lines().count() <= 1, "units are left: {own}");
+    Ok(())
+}
+
+pub fn lines_of_the_journal_and_the_kernel_count_for_their_time(scene: &Scene) -> Result<()> {
+    const CHECKS: &str = "\
+        [custom.journal]\ncondition = 'JournalHealthy'\nreason = 'LoudLine'\nlog = { unit = 'noisy.service', patterns = ['loud *!'], until_boot = true }\n\
+        [custom.kernel]\ncondition = 'KernelQuiet'\nreason = 'FileSystemMounted'\nlog = { patterns = ['EXT4-fs (loop*: mounted filesystem'], lasts_secs = 20 }\n\
+        [custom.event-alone]\nreason = 'TagSeen'\nlog = { identifier = 'story', patterns = ['*needle'] }\n";
+    let node = node_with(scene, CHECKS, &[])?;
+    let (journal, kernel) = (node.condition("JournalHealthy"), node.condition("KernelQuiet"));
+    let quiet = journal.wait_for(Instant::now(), "True", "CheckPassed").or_else(|_| journal.shown())?;
+    // Of another unit, and in the middle of a line.
+    node.sh(
+        "systemd-run --wait --unit=other echo 'loud noise!'; systemd-run --wait --unit=noisy echo 'not loud noise!'",
+    )?;
+    journal.ensure_unchanged(&quiet)?;
+    let from = Instant::now();
+    node.sh(
+        "systemd-run --wait --unit=noisy echo 'loud noise!'; logger -t story 'a needle'; logger -t other 'a needle'",
+    )?;
+    let loud = journal.wait_for(from, "False", "LoudLine")?;
+    ensure!(loud.message.contains("loud noise!"), "{loud:?}");
+    wait_for_event(scene, &node, "TagSeen")?;
+    node.restart_agent("systemctl restart nodevigil")?;
+    journal.ensure_unchanged(&loud)?;
+    let mounted = Instant::now();
+    mount_image(&node, "stats")?;
+    node.sh(&format!("umount {DIRECTORY}"))?;
+    let logged = kernel.wait_for(mounted, "False", "FileSystemMounted")?;
+    kernel.wait_for(logged.at, "True", "CheckPassed")?;
+    journal.ensure_unchanged(&loud)?;
+    let last = node.watch().last().unwrap_or_default().to_string();
+    ensure!(!last.contains("event-alone"), "it is on the Node: {last}");
+    let (code, table) = node.run("nodevigil status")?;
+    ensure!(code == 1 && table.contains("event-alone"), "{code}: {table}");
+    Ok(())
+}
+
+pub fn a_hostile_command_costs_nothing_but_its_own_check(scene: &Scene) -> Result<()> {
+    const CHECKS: &str = "\
+        [custom.good]\ncondition = 'GoodHealthy'\nreason = 'GoodFailed'\ncommand = { argv = ['/bin/true'], interval_secs = 5, timeout_secs = 3 }\n\
+        [custom.endless]\ncondition = 'EndlessHealthy'\nreason = 'EndlessFailed'\ncommand = { argv = ['/usr/bin/yes'], interval_secs = 5, timeout_secs = 3 }\n\
+        [custom.stubborn]\ncondition = 'StubbornHealthy'\nreason = 'StubbornFailed'\n\
+        command = { argv = ['/bin/sh', '-c', 'trap \"\" TERM INT HUP; setsid sleep 86399 & while :; do sleep 1; done'], interval_secs = 5, timeout_secs = 3 }\n\
+        [custom.forks]\ncondition = 'ForksHealthy'\nreason = 'ForksFailed'\n\
+        command = { argv = ['/bin/sh', '-c', 'f() { f | f & }; f; sleep 86398'], interval_secs = 5, timeout_secs = 3 }\n\
+        [custom.frozen]\ncondition = 'FrozenHealthy'\nreason = 'FrozenFailed'\n\
+        command = { argv = ['/bin/sh', '-c', 'if test -e /mnt/story/lost+found; then touch /mnt/story/x; fi'], interval_secs = 5, timeout_secs = 3 }\n";
+    let node = node_with(scene, CHECKS, &[])?;
+    let from = Instant::now();
+    let good = node.condition("GoodHealthy").wait_for(from, "True", "CheckPassed")?;
+    for (kind, words) in [
+        ("EndlessHealthy", "printed more than 64 KiB"),
+        ("StubbornHealthy", "did not end within 3 s"),
+        ("ForksHealthy", "/bin/sh"),
+    ] {
+        let is_it = |shown: &Condition| shown.status == "Unknown" && shown.message.contains(words);
+        node.condition(kind).wait_until_shown(from, is_it)?;
+    }
+    mount_image(&node, "stats")?;
+    {
+        let frozen = Frozen::new(&node)?;
+        let from = Instant::now();
+        node.condition("FrozenHealthy").wait_for(from, "Unknown", "CheckUnknown")?;
+        // While a process cannot be killed, its own check alone waits.
+        node.condition("GoodHealthy").ensure_unchanged(&good)?;
+        node.crash_and_recover()?;
+        drop(frozen);
+    }
+    node.condition("FrozenHealthy").wait_for(Instant::now(), "True", "CheckPassed")?;
+    node.condition("GoodHealthy").ensure_only(good.at, &["True"])?;
+    let agent = node.sh("cat /sys/fs/cgroup/system.slice/nodevigil.service/memory.events 2>/dev/null; systemctl show -P NRestarts nodevigil")?;
+    ensure!(agent.trim().ends_with('0'), "the agent was restarted: {agent}");
+    node.sh(&format!("umount {DIRECTORY}; rm {SETTINGS}"))?;
+    node.restart_agent("systemctl restart nodevigil")?;
+    // What runs now is killed by systemd, without the agent.
+    let is_over = || Ok((node.run("pgrep -f 'sleep 8639[89]'")?.0 != 0).then_some(()));
+    wait_until("the end of every process of the commands", WAIT, is_over).map(drop)
+}
+
+pub fn a_type_that_the_policy_refuses_holds_no_other_condition_back(scene: &Scene) -> Result<()> {
+    const CHECKS: &str = "\
+        [custom.refused]\ncondition = 'RefusedHealthy'\nreason = 'RefusedFailed'\ncommand.argv = ['/bin/true']\n\
+        [custom.good]\ncondition = 'GoodHealthy'\nreason = 'GoodFailed'\ncommand.argv = ['/bin/true']\n";
+    let from = Instant::now();
+    let node = node_with(scene, CHECKS, &[])?;
+    node.condition("GoodHealthy").wait_for(from, "True", "CheckPassed")?;
+    node.wait_for_trouble("CheckRefused", &["condition RefusedHealthy", "checkTypes"])?;
+    node.crash_and_recover()?;
+    let last = node.watch().last().unwrap_or_default().to_string();
+    ensure!(!last.contains("RefusedHealthy"), "{last}");
+    let status = node.status()?;
+    let troubles = status["troubles"].as_array().map_or(0, Vec::len);
+    ensure!(troubles == 1 && !status["troubles"].to_string().contains("GoodHealthy"), "{status:#}");
+    Ok(())
+}
+
+pub fn a_check_may_not_have_a_type_of_others(scene: &Scene) -> Result<()> {
+    let node = scene.healthy()?;
+    for kind in ["Ready", "KubeletHealthy", "StorageReady", "KernelDeadlock"] {
+        node.sh(&format!(
+            "printf \"[custom.a]\\nreason = 'A'\\ncondition = '{kind}'\\nlog.patterns = ['x']\\n\" >{SETTINGS}"
+        ))?;
+        let (code, output) = node.run("nodevigil config check 2>&1")?;
+        ensure!(code == 78 && output.contains(&format!("{SETTINGS}:1:")), "{kind}: {code}: {output}");
+    }
+    Ok(())
+}
+
+/// One script for both. node-problem-detector and nodevigil cannot write a condition of the same type.
+const SCRIPT_MONITOR: &str = r#"{"plugin": "custom", "source": "script-monitor",
+"pluginConfig": {"invoke_interval": "5s", "timeout": "3s", "max_output_length": 80, "concurrency": 3},
+"conditions": [{"type": "TYPE", "reason": "ScriptGoesWell", "message": "the script goes well"}],
+"rules": [{"type": "permanent", "condition": "TYPE", "reason": "ScriptFails", "path": "/etc/story.sh"},
+{"type": "temporary", "reason": "ScriptWarns", "path": "/etc/warn.sh"}]}"#;
+
+/// Reason of each Event about the node that this component has reported.
+fn reported(scene: &Scene, node: &ObservedNode, component: &str) -> Result<Vec<String>> {
+    let selector = format!("--field-selector=involvedObject.name={}", node.name());
+    let list: Value = serde_json::from_str(&scene.plane().kubectl(&["get", "events", "-A", &selector, "-o", "json"])?)?;
+    let events = list["items"].as_array().into_iter().flatten();
+    let is_from =
+        |event: &&Value| event["source"]["component"] == component || event["reportingComponent"] == component;
+    Ok(events.filter(is_from).filter_map(|event| event["reason"].as_str().map(str::to_owned)).collect())
+}
+
+pub fn files_of_node_problem_detector_do_the_same_beside_it(scene: &Scene) -> Result<()> {
+    allow_types(scene.plane())?;
+    let package = peer::Package::new(scene.plane())?;
+    let script = |path: &str| format!("#!/bin/sh\necho \"it says $(cat {path})\"; exit $(cat {path})\n");
+    let node = scene.healthy_with(|node| {
+        let node = package.onto(node).file("/etc/theirs.json", &SCRIPT_MONITOR.replace("TYPE", "TheirProblem"));
+        let node = node.file("/etc/ours.json", &SCRIPT_MONITOR.replace("TYPE", "OurProblem"));
+        node.file("/etc/story.sh", &script("/run/story")).file("/etc/warn.sh", &script("/run/warn"))
+    })?;
+    node.sh("chmod +x /etc/story.sh /etc/warn.sh; echo 0 >/run/story; echo 0 >/run/warn")?;
+    // The profile would write node-problem-detector's own conditions.
+    let import = format!(
+        "nodevigil config import-npd {KERNEL_MONITOR} /etc/ours.json | grep -v '^kubernetes.profile' >{SETTINGS}"
+    );
+    node.sh(&format!("{import}; nodevigil config check"))?;
+    node.restart_agent("systemctl restart nodevigil")?;
+    package.start(&node, "--config.custom-plugin-monitor=/etc/theirs.json")?;
+    let (theirs, ours) = (node.condition("TheirProblem"), node.condition("OurProblem"));
+    let long = Duration::from_mins(4);
+    for (code, status, reason) in
+        [(0, "False", "ScriptGoesWell"), (1, "True", "ScriptFails"), (0, "False", "ScriptGoesWell")]
+    {
+        let from = Instant::now();
+        node.sh(&format!("echo {code} >/run/story"))?;
+        for condition in [theirs, ours] {
+            let is_it = |condition: Condition| (condition.status == status && condition.reason == reason).then_some(());
+            wait_until(&format!("{reason} of both"), long, || Ok(is_it(condition.shown()?)))
+                .with_context(|| format!("{from:?}"))?;
+        }
+    }
+    node.sh("echo 1 >/run/warn")?;
+    mount_image(&node, "clri config.toml")?;
+    node.run(&format!("cat {DIRECTORY}/config.toml; umount {DIRECTORY}"))?;
+    // A line of another facility than the kernel's, which node-problem-detector takes for one.
+    node.sh("echo '<0>Buffer I/O error on dev sdz' >/dev/kmsg")?;
+    for reason in ["ScriptFails", "ScriptWarns", "Ext4Error", "IOError"] {
+        let theirs = ["script-monitor", "kernel-monitor"];
+        wait_until(&format!("their Event {reason}"), WAIT, || {
+            let reported =
+                theirs.iter().map(|component| reported(scene, &node, component)).collect::<Result<Vec<_>>>()?;
+            Ok(reported.concat().iter().any(|one| one == reason).then_some(()))
+        })?;
+        if reason != "IOError" {
+            let is_there =
+                || Ok(reported(scene, &node, "nodevigil.io/agent")?.iter().any(|one| one == reason).then_some(()));
+            wait_until(&format!("our Event {reason}"), WAIT, is_there)?;
+        }
+    }
+    let ours = reported(scene, &node, "nodevigil.io/agent")?;
+    ensure!(!ours.iter().any(|reason| reason == "IOError"), "a forged line: {ours:?}");
+    Ok(())
+}
