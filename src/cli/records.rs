@@ -42,6 +42,7 @@ enum Command {
 
 impl Records {
     pub fn run(self) -> anyhow::Result<u8> {
+        anyhow::ensure!(rustix::process::geteuid().is_root(), "records needs root: run it with sudo");
         let all = store::list();
         match self.command {
             None => print(&match self.output {

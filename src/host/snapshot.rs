@@ -6,7 +6,6 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use procfs::process::Stat;
 use procfs::{Current as _, VmStat};
@@ -19,10 +18,10 @@ use crate::files;
 
 /// Processes in each list.
 const LISTED: usize = 15;
-const MAX_MOUNTS: usize = 60;
+const MAX_FILE_SYSTEMS: usize = 60;
 /// A file of /proc is short; one of the host that is longer is not read.
 const MAX_FILE_BYTES: u64 = 1 << 20;
-/// Their servers may not answer, and then statvfs(2) hangs.
+/// How the types begin of file systems that a server has.
 const REMOTE: [&str; 6] = ["nfs", "nfs4", "cifs", "ceph", "9p", "fuse"];
 
 /// Counters that are read twice, so that the record has what changed between.
@@ -120,49 +119,27 @@ pub fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
-/// The file systems that have been read so far, and the mount point of the one that is being read.
-#[derive(Debug, Clone, Default)]
-pub struct FileSystems(Arc<Mutex<(Vec<Value>, String)>>);
-
-impl FileSystems {
-    /// Reads the space and the inodes of each file system that is mounted. May hang at one.
-    pub fn read(&self) {
-        let table = super::mounts::read(1).unwrap_or_default();
-        let mut seen = BTreeSet::new();
-        for line in table.lines() {
-            let fields: Vec<_> = line.split(' ').collect();
-            let [_, _, device, _, at, options, .., kind, source, _] = *fields else { continue };
-            if seen.len() >= MAX_MOUNTS || !seen.insert(device.to_owned()) {
-                continue;
-            }
-            at.clone_into(&mut self.lock().1);
-            let mut found = json!({"at": at, "type": kind, "source": source, "is_read_only": is_read_only(options)});
-            let is_remote = REMOTE.iter().any(|remote| kind.starts_with(remote));
-            let space = (!is_remote).then(|| statvfs(at).ok()).flatten();
-            let Some(space) = space.filter(|space| space.f_blocks > 0) else {
-                if is_remote {
-                    self.lock().0.push(found);
-                }
-                continue;
-            };
-            found["bytes"] = (space.f_blocks * space.f_frsize).into();
-            found["free_bytes"] = (space.f_bavail * space.f_frsize).into();
-            found["inodes"] = space.f_files.into();
-            found["free_inodes"] = space.f_ffree.into();
-            self.lock().0.push(found);
+/// The space and the inodes of each file system that is mounted. Of a remote one only that it is: statvfs(2) would wait for its server.
+pub fn file_systems() -> Value {
+    let table = super::mounts::read(1).unwrap_or_default();
+    let (mut seen, mut found) = (BTreeSet::new(), Vec::new());
+    for line in table.lines() {
+        let fields: Vec<_> = line.split(' ').collect();
+        let [_, _, device, _, at, options, .., kind, source, _] = *fields else { continue };
+        if found.len() >= MAX_FILE_SYSTEMS || !seen.insert(device.to_owned()) {
+            continue;
         }
-        self.lock().1.clear();
+        let mut shown = json!({"at": at, "type": kind, "source": source, "is_read_only": is_read_only(options)});
+        if !REMOTE.iter().any(|remote| kind.starts_with(remote)) {
+            let Some(space) = statvfs(at).ok().filter(|space| space.f_blocks > 0) else { continue };
+            shown["bytes"] = (space.f_blocks * space.f_frsize).into();
+            shown["free_bytes"] = (space.f_bavail * space.f_frsize).into();
+            shown["inodes"] = space.f_files.into();
+            shown["free_inodes"] = space.f_ffree.into();
+        }
+        found.push(shown);
     }
-
-    /// What was read so far, and where reading hangs, if it does.
-    pub fn so_far(&self) -> (Value, Option<String>) {
-        let (found, at) = self.lock().clone();
-        (found.into(), Some(at).filter(|at| !at.is_empty()))
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, (Vec<Value>, String)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    found.into()
 }
 
 fn is_read_only(options: &str) -> bool {
@@ -185,9 +162,7 @@ mod tests {
         assert!(processes["by_memory"][0]["memory_bytes"].as_u64().unwrap() > 0, "{processes}");
         assert!(memory["meminfo"].to_string().contains("MemAvailable: "), "{memory}");
         assert!(counts()["loadavg"].is_string() && versions()["kernel"].is_string());
-        let file_systems = FileSystems::default();
-        file_systems.read();
-        let (found, hangs_at) = file_systems.so_far();
-        assert!(found[0]["bytes"].as_u64().unwrap() > 0 && hangs_at.is_none(), "{found}");
+        let file_systems = file_systems();
+        assert!(file_systems[0]["bytes"].as_u64().unwrap() > 0, "{file_systems}");
     }
 }

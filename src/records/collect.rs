@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use super::names::is_name;
 use super::store::{self, Kept};
-use crate::host::snapshot::{self, Counters, FileSystems};
+use crate::host::snapshot::{self, Counters};
 use crate::host::timeline::UnitRun;
 use crate::host::{blocking, child, journal, kmsg};
 
@@ -55,17 +55,18 @@ pub async fn complete(name: &str) -> Result<(), String> {
         units(&record.units),
         counters,
         read("kernel_log", || kmsg::last(MAX_KERNEL_LINES).map(Value::from).map_err(|error| error.to_string())),
-        file_systems(),
+        read("file_systems", || Ok(snapshot::file_systems())),
         read("counts", || Ok(snapshot::counts())),
         read("versions", || Ok(snapshot::versions())),
     );
-    for (name, read) in journal.into_iter().chain(counters).chain([units, kernel, counts, versions]).chain(file_systems)
-    {
+    let read = [units, kernel, file_systems, counts, versions];
+    for (name, read) in journal.into_iter().chain(counters).chain(read) {
         match read {
             Ok(part) => _ = record.parts.insert(name.to_owned(), part),
             Err(why) => _ = record.missing.insert(name.to_owned(), why),
         }
     }
+    record.mask();
     record.took_millis = u64::try_from(started.elapsed().as_millis()).ok();
     let stored = blocking::run("writing a record", DEADLINE, move || store::keep(&record)).await;
     stored.and_then(|stored| stored).map_err(|error| error.to_string())
@@ -105,15 +106,4 @@ async fn units(units: &[UnitRun]) -> Part {
     let property = |line: &str| line.split_once('=').map(|(name, value)| (name.to_owned(), json!(value)));
     let unit = |block: &str| Value::Object(block.lines().filter_map(property).collect::<Map<_, _>>());
     ("units", Ok(shown.split("\n\n").map(unit).collect()))
-}
-
-/// The file systems; if reading hangs at one, those before it.
-async fn file_systems() -> Vec<Part> {
-    let file_systems = FileSystems::default();
-    let reader = file_systems.clone();
-    blocking::run("reading file systems", DEADLINE, move || reader.read()).await.ok();
-    let (found, hangs_at) = file_systems.so_far();
-    let hangs = hangs_at
-        .map(|at| ("file_systems", Err(format!("statvfs of {at} has no result within {} s", DEADLINE.as_secs()))));
-    [("file_systems", Ok(found))].into_iter().chain(hangs).collect()
 }

@@ -75,10 +75,14 @@ impl Record {
         }
     }
 
-    /// The record as its file has it: without secrets, and within its limit. Of the longest list the older half is dropped until it fits.
-    pub fn text(&mut self) -> serde_json::Result<String> {
+    /// Removes secrets and control characters.
+    pub fn mask(&mut self) {
         self.timeline.iter_mut().for_each(|entry| mask_text(&mut entry.text));
         self.parts.values_mut().for_each(mask);
+    }
+
+    /// The record as its file has it, within its limit. Of the longest list the older half is dropped until it fits.
+    pub fn text(&mut self) -> serde_json::Result<String> {
         loop {
             let text = serde_json::to_string(self)?;
             if text.len() <= MAX_BYTES || !self.shorten() {
@@ -132,6 +136,7 @@ pub mod tests {
         record
             .parts
             .insert("unit".into(), json!({"a": {"Text": "--token=canary", "n": 1}, "b": ["password: canary\u{1b}"]}));
+        record.mask();
         let text = record.text().unwrap();
         assert!(text.len() <= MAX_BYTES && text.contains("399 xxx") && !text.contains("\"0 xxx"));
         assert!(!text.contains("canary") && text.contains("--token=***"), "{}", record.parts["unit"]);

@@ -1,16 +1,16 @@
 //! Sends records to a server: one at a time, each until the server has taken it or the record is no longer kept.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Certificate, Client, Proxy};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
+use super::record::Record;
 use super::store::{self, Kept};
 use crate::files;
 use crate::host::child;
@@ -91,7 +91,8 @@ pub async fn upload_all() -> Result<(), String> {
         }
         let client = client(&settings)?;
         for kept in waiting {
-            let node = kept.read()?.node;
+            // One that cannot be read keeps no other from being uploaded.
+            let Ok(Record { node, .. }) = kept.read() else { continue };
             let url = template.replace("{node}", &node).replace("{record}", &kept.name);
             upload(&client, &url, &kept).await.with_context(|| kept.name.clone())?;
             files::replace(&kept.mark(), 0o600, "")?;
@@ -127,23 +128,19 @@ fn client(settings: &RecordSettings) -> anyhow::Result<Client> {
 
 /// Those of the file, one a line as `Name: value`, and the bearer token. The files are read for each attempt, as both may be renewed.
 fn headers(settings: &RecordSettings) -> anyhow::Result<HeaderMap> {
-    let mut headers = HashMap::new();
-    if let Some(path) = &settings.upload_headers_file {
-        for (number, line) in read(path)?.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-            let wrong = || format!("{}:{}: expected `Name: value`", path.display(), number + 1);
-            let (name, value) = line.split_once(':').with_context(wrong)?;
-            headers.insert(name.trim().to_owned(), value.trim().to_owned());
-        }
-    }
+    let mut lines = settings.upload_headers_file.as_deref().map(read).transpose()?.unwrap_or_default();
     if let Some(path) = &settings.upload_token_file {
-        headers.insert(AUTHORIZATION.to_string(), format!("Bearer {}", read(path)?.trim()));
+        lines.extend(["\nAuthorization: Bearer ", read(path)?.trim()]);
     }
-    let header = |(name, value): (String, String)| {
-        let mut value = HeaderValue::from_str(&value).with_context(|| format!("the value of the header {name}"))?;
+    let header = |line: &str| {
+        let (name, value) =
+            line.split_once(':').context("[records] upload_headers_file: expected `Name: value` in each line")?;
+        let mut value =
+            HeaderValue::from_str(value.trim()).with_context(|| format!("the value of the header {name}"))?;
         value.set_sensitive(true);
-        Ok((HeaderName::from_bytes(name.as_bytes()).with_context(|| format!("the header {name:?}"))?, value))
+        Ok((HeaderName::from_bytes(name.trim().as_bytes()).with_context(|| format!("the header {name:?}"))?, value))
     };
-    headers.into_iter().map(header).collect()
+    lines.lines().filter(|line| !line.trim().is_empty()).map(header).collect()
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {

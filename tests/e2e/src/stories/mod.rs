@@ -206,6 +206,7 @@ pub const STORIES: &[Story] = &[
     full("records::out_of_memory", records::of_an_oom_kill_has_the_kernels_lines),
     full("records::read_only", records::stay_in_memory_while_the_disk_is_read_only).only_in(Place::Namespaces),
     full("records::upload", records::are_uploaded_until_the_server_takes_them).only_in(Place::Namespaces),
+    full("records::last_boot", records::of_the_last_boot_are_named_with_its_panic),
     full("records::hard_reboot", records::outlive_a_reset_and_a_panic).only_in(Place::Guest),
     gate("taints::crash", taints::a_crash_taints_until_the_kubelet_is_back),
     full("taints::kept", taints::a_taint_is_set_again_and_goes_with_a_pause_and_a_stop),

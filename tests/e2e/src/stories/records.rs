@@ -183,6 +183,34 @@ pub fn are_uploaded_until_the_server_takes_them(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
+/// The machine's boot stays the same, so what an agent of another boot would have left is put there.
+pub fn of_the_last_boot_are_named_with_its_panic(scene: &Scene) -> Result<()> {
+    let marker = r#"{"boot_id": "another", "state": "running", "at": "2026-01-01T00:00:00Z"}"#;
+    let dump = "Panic#1 Part1\n<6>[  12.1] ok\n<0>[  13.5] Kernel panic - not syncing: sysrq triggered crash\n";
+    let node = scene.healthy_with(|node| {
+        node.file("/var/lib/nodevigil/boot.json", marker)
+            .file("/var/lib/nodevigil/records/20260102t000000z-kubelet-crashed.json", "{}")
+            .file("/var/lib/systemd/pstore/1/dmesg.txt", dump)
+    })?;
+    let said = |status: &Value| status["last_boot"].as_str().unwrap_or_default().to_owned();
+    let told = node.wait_for_status("how the last boot ended", |status| !said(status).is_empty())?;
+    for part in ["by a panic of the kernel", "20260102t000000z-kubelet-crashed", "sysrq triggered crash"] {
+        ensure!(said(&told).contains(part), "{part} is missing: {told}");
+    }
+    let (_, shown) = node.run("nodevigil status")?;
+    ensure!(shown.contains("Before this boot: the last boot ended by a panic"), "{shown}");
+    let count = || {
+        let events = node.events(scene.plane())?;
+        anyhow::Ok(events.iter().filter(|event| event.0 == "Warning" && event.1 == "LastBootEnded").count())
+    };
+    wait_until("the Event", WAIT, || Ok((count()? == 1).then_some(())))?;
+    node.restart_agent("systemctl restart nodevigil")?;
+    ensure!(said(&node.status()?) == said(&told), "a restarted agent of the same boot says something else");
+    node.crash_and_recover()?;
+    ensure!(count()? == 1, "a restarted agent creates another Event");
+    Ok(())
+}
+
 pub fn outlive_a_reset_and_a_panic(scene: &Scene) -> Result<()> {
     let (node, _) = healthy_node(scene)?;
     node.sh("systemctl enable nodevigil")?;
