@@ -22,13 +22,13 @@ const ALL_DEADLINE: Duration = Duration::from_mins(4);
 /// Changes nothing else on the Node. Stop the agent first (systemctl disable --now nodevigil), because it would publish them again: the
 /// command fails while the agent is running.
 ///
-/// Exit code: 0 the Node has no conditions or taints of nodevigil, 1 some may be left.
+/// Exit code: 0 the Node has no conditions or taints of nodevigil, 1 some may remain.
 #[derive(Debug, clap::Args)]
 pub struct Cleanup {
     /// The Node's name [default: the name that the agent last used]
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
-    /// Clean up every Node of the cluster, as `helm uninstall` does; needs an identity that may list and patch all Nodes. A further run does only what is left
+    /// Clean up every Node of the cluster, as `helm uninstall` does; needs an identity that may list and patch all Nodes. A further run does only what remains
     #[arg(long, conflicts_with = "node")]
     all_nodes: bool,
 }

@@ -32,7 +32,7 @@ const API_TIME: Duration = Duration::from_secs(1);
 ///
 /// Publishes nothing, takes at most ten seconds, and needs root.
 ///
-/// Exit code: 0 every condition is healthy, 1 a condition shows a problem, 2 none shows a problem and one is Unknown.
+/// Exit code: 0 every condition is healthy, 1 a condition shows a problem, 2 none shows a problem and one is Unknown, or the command is not run as root.
 #[derive(Debug, clap::Args)]
 pub struct Diagnose {
     /// Print tables, or JSON

@@ -14,11 +14,12 @@ use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
 /// Generated from the settings, with their defaults.
 const SETTINGS: &str = include_str!("../../packaging/config.d/00-defaults.toml");
 const URL: &str = "https://github.com/nodevigil/nodevigil";
-const FILES: [(&str, &str); 6] = [
+const FILES: [(&str, &str); 7] = [
     ("/etc/nodevigil/config.toml, /etc/nodevigil/config.d/*.toml", "The settings: nodevigil.toml(5)."),
     ("/etc/nodevigil/kubeconfig", "The agent's own credential for the API server, if it has one."),
     ("/run/nodevigil/status.json", "What the agent finds."),
     ("/run/nodevigil/pause.json", "The pause, while there is one."),
+    ("/var/lib/nodevigil/records", "The records of problems."),
     ("/var/lib/nodevigil/accepted-settings.toml", "The settings that the agent last accepted."),
     ("/usr/share/doc/nodevigil/operate.md", "What to do about each reason."),
 ];
@@ -42,6 +43,13 @@ const EXAMPLES: &[(&str, &str, &str)] = &[
     ("nodevigil-config", "nodevigil config check", "Check the settings before a restart of the agent."),
     ("nodevigil-config-check", "nodevigil config check fleet.toml", "Check a file that is to be rolled out."),
     ("nodevigil-config-show", "nodevigil config show", "Show which file sets what."),
+    (
+        "nodevigil-config-import-npd",
+        "nodevigil config import-npd *-monitor.json >/etc/nodevigil/config.d/50-checks.toml",
+        "Write settings that do the same as these files of node-problem-detector.",
+    ),
+    ("nodevigil-records", "nodevigil records", "List the records of problems, the newest first."),
+    ("nodevigil-records-show", "nodevigil records show", "Show the newest record."),
     ("nodevigil-explain", "nodevigil explain KubeletHung", "Explain a reason, and what to do."),
     ("nodevigil-explain", "nodevigil explain SD", "List a family of rules."),
     (

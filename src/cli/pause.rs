@@ -10,13 +10,14 @@ use jiff::Timestamp;
 use super::{GOOD, duration, print, settings_in_effect};
 use crate::host::clock;
 use crate::host::pause::{self, Pause};
+use crate::report::table;
 
 /// Suppress the problems of this node for some time, such as during maintenance
 ///
-/// Until the pause ends, a problem is published as Unknown with reason `NodePaused`; the message has the problem, and
-/// nodevigil's taints are removed. A reboot ends the pause. Needs root.
+/// Until the pause ends, a problem is published as Unknown with reason `NodePaused`; the message quotes the problem, and
+/// nodevigil removes its taints. A reboot ends the pause. Needs root.
 ///
-/// Exit code: 0 nodevigil is paused, 1 it is not paused.
+/// Exit code: 0 nodevigil is paused, 1 the pause could not begin.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: nodevigil pause 2h30m --reason 'new disk'")]
 pub struct PauseCommand {
@@ -40,10 +41,8 @@ impl PauseCommand {
 
     fn pause(self, now: Timestamp, max: Duration, by: String) -> anyhow::Result<Pause> {
         if self.duration > max {
-            let max = max.as_secs();
-            bail!(
-                "a pause lasts at most {max} seconds: pause again before it ends, or raise max_pause_secs in [maintenance]"
-            );
+            let max = table::age(max.try_into()?);
+            bail!("a pause lasts at most {max}: pause again before it ends, or raise max_pause_secs in [maintenance]");
         }
         let until = now.checked_add(self.duration).context("the end of the pause is beyond the end of the calendar")?;
         Ok(Pause { until: Timestamp::from_second(until.as_second())?, by, reason: self.reason })
@@ -90,7 +89,7 @@ mod tests {
             command.pause("2026-01-01T00:00:00.5Z".parse().unwrap(), Duration::from_mins(1), "ann".into())
         };
         assert_eq!(pause(60).unwrap().until, "2026-01-01T00:01:00Z".parse().unwrap());
-        assert!(pause(61).unwrap_err().to_string().starts_with("a pause lasts at most 60 seconds: "));
+        assert!(pause(61).unwrap_err().to_string().starts_with("a pause lasts at most 1m"));
     }
 
     #[test]

@@ -24,7 +24,7 @@ const CLEAR: &str = "\x1b[H\x1b[J";
 
 /// Show the conditions that the agent reports
 ///
-/// Works without the API server. For scripts: `nodevigil status KubeletHealthy` has the exit code of this condition alone.
+/// Works without the API server. For scripts: with a condition's name, the exit code is about this condition only.
 ///
 /// Exit code: 0 every condition is healthy, 1 a condition shows a problem, 2 none shows a problem and one is Unknown, or the agent is not running.
 #[derive(Debug, clap::Args)]

@@ -47,7 +47,7 @@ pub struct Given {
     /// [default: after on the running host and where a kubelet has kept its state below PATH, otherwise before]
     #[arg(long, value_name = "PHASE", value_parser = ["before", "after"])]
     phase: Option<String>,
-    /// Facts about the cluster, the cloud and the host, as JSON; they override what the files have (docs/reference/check-json.md)
+    /// Facts about the cluster, the cloud and the host, as JSON; they override the files (docs/reference/check-json.md)
     #[arg(long, value_name = "FILE")]
     facts: Option<PathBuf>,
     /// Read this file, or every *.toml file of this directory, instead of the default settings files; can be repeated [default if PATH is

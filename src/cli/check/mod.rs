@@ -71,7 +71,7 @@ struct Shown {
     /// GitHub Actions shows as annotations
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: Format,
-    /// Print a patch for the errors that an edit of a file can fix (with --severity=warning also for warnings). Standard error has what
+    /// Print a patch for the errors that an edit of a file can fix (with --severity=warning also for warnings). Standard error lists what
     /// the patch fixes, what it does not fix, and what to do next. The patch contains lines of the files unchanged, including secrets.
     /// Exit code 1 if a finding of severity error or worse (see --deny) is not fixed
     #[arg(long, conflicts_with_all = ["output", "verbose", "once"])]
