@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 
 use super::{ConditionType, Reason, ReasonSpec, Remedy, Status};
 
-/// Words of the settings that live as long as the process: at most one registration of at most 32 checks.
-static TYPES: OnceLock<Vec<CustomSpec>> = OnceLock::new();
+/// Every type, with its reasons: those of problems, then [`UNKNOWN`], then that of health.
+static TYPES: OnceLock<Vec<(Definition, Vec<ReasonSpec>)>> = OnceLock::new();
 
 /// Types that a custom check may never have: others write them, or controllers act on them without being told to. The types of nodevigil
 /// and its profiles are refused as well.
@@ -43,15 +43,6 @@ pub struct Definition {
     pub healthy_reason: String,
 }
 
-#[derive(Debug)]
-struct CustomSpec {
-    name: &'static str,
-    problem_status: Status,
-    is_published: bool,
-    /// Those of problems, then [`UNKNOWN`], then that of health.
-    reasons: Vec<ReasonSpec>,
-}
-
 /// A registered type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CustomType(u8);
@@ -70,8 +61,11 @@ pub fn is_reserved(name: &str) -> bool {
 
 /// Registers the types of all custom checks. A process has one set of settings: later calls change nothing.
 pub fn register(definitions: Vec<Definition>) {
-    TYPES
-        .get_or_init(|| (0..).zip(definitions).map(|(index, definition)| definition.spec(CustomType(index))).collect());
+    let with_reasons = |(index, one): (u8, Definition)| {
+        let reasons = one.specs(CustomType(index));
+        (one, reasons)
+    };
+    TYPES.get_or_init(|| (0..).zip(definitions).map(with_reasons).collect());
 }
 
 /// All registered types.
@@ -79,50 +73,38 @@ pub fn all() -> impl Iterator<Item = ConditionType> {
     (0..).zip(types()).map(|(index, _)| ConditionType::Custom(CustomType(index)))
 }
 
-fn types() -> &'static [CustomSpec] {
+fn types() -> &'static [(Definition, Vec<ReasonSpec>)] {
     TYPES.get().map_or(&[], Vec::as_slice)
 }
 
 impl Definition {
-    fn spec(self, kind: CustomType) -> CustomSpec {
+    fn specs(&self, kind: CustomType) -> Vec<ReasonSpec> {
         let (problem, healthy) = (self.problem_status, self.problem_status.opposite());
         let shown = if self.is_published { problem } else { healthy };
-        let problems = self.reasons.into_iter().map(|(name, sampled)| (name, shown, sampled));
-        let rest = [(UNKNOWN.to_owned(), Status::Unknown, false), (self.healthy_reason, healthy, false)];
-        let reasons = problems.chain(rest).map(|(name, status, sampled)| ReasonSpec {
-            name: name.leak(),
+        let problems = self.reasons.iter().map(|(name, sampled)| (name.as_str(), shown, *sampled));
+        let rest = [(UNKNOWN, Status::Unknown, false), (&self.healthy_reason, healthy, false)];
+        let spec = |(name, status, sampled): (&str, _, _)| ReasonSpec {
+            // There are few, once in a process.
+            name: name.to_owned().leak(),
             condition: Some(ConditionType::Custom(kind)),
             status,
             sampled,
             remedy: Remedy::None,
             survives_boot: false,
             meaning: "A custom check of the settings.",
-        });
-        let reasons = reasons.collect();
-        CustomSpec { name: self.name.leak(), problem_status: problem, is_published: self.is_published, reasons }
+        };
+        problems.chain(rest).map(spec).collect()
     }
 }
 
 impl CustomType {
-    fn spec(self) -> &'static CustomSpec {
-        &types()[usize::from(self.0)]
-    }
-
-    pub(super) fn name(self) -> &'static str {
-        self.spec().name
-    }
-
-    pub(super) fn problem_status(self) -> Status {
-        self.spec().problem_status
-    }
-
-    pub(super) fn is_published(self) -> bool {
-        self.spec().is_published
+    pub(super) fn definition(self) -> &'static Definition {
+        &types()[usize::from(self.0)].0
     }
 
     /// All its reasons, worst first and that of health last.
     pub(super) fn reasons(self) -> impl DoubleEndedIterator<Item = Reason> {
-        let count = u8::try_from(self.spec().reasons.len()).unwrap_or(u8::MAX);
+        let count = u8::try_from(types()[usize::from(self.0)].1.len()).unwrap_or(u8::MAX);
         (0..count).map(move |index| Reason::Custom(CustomReason { kind: self, index }))
     }
 
@@ -134,7 +116,7 @@ impl CustomType {
 
 impl CustomReason {
     pub(super) fn spec(self) -> &'static ReasonSpec {
-        &self.kind.spec().reasons[usize::from(self.index)]
+        &types()[usize::from(self.kind.0)].1[usize::from(self.index)]
     }
 }
 

@@ -67,7 +67,7 @@ impl ConditionType {
             Self::NodeKernelHealthy => "NodeKernelHealthy",
             Self::NodeGPUHealthy => "NodeGPUHealthy",
             Self::NodeBootstrapped => "NodeBootstrapped",
-            Self::Custom(custom) => custom.name(),
+            Self::Custom(custom) => &custom.definition().name,
         }
     }
 
@@ -75,7 +75,7 @@ impl ConditionType {
     pub fn problem_status(self) -> Status {
         match self {
             Self::MemoryExhaustionImminent => Status::True,
-            Self::Custom(custom) => custom.problem_status(),
+            Self::Custom(custom) => custom.definition().problem_status,
             _ => Status::False,
         }
     }
@@ -87,7 +87,7 @@ impl ConditionType {
 
     /// Whether the condition is written on the Node. That of a custom check that names no type is not.
     pub fn is_published(self) -> bool {
-        if let Self::Custom(custom) = self { custom.is_published() } else { true }
+        if let Self::Custom(custom) = self { custom.definition().is_published } else { true }
     }
 
     /// Whether only hosts with certain hardware have the condition.

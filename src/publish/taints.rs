@@ -45,7 +45,7 @@ pub struct Tainter {
 
 impl Tainter {
     pub fn new(settings: &TaintSettings) -> Self {
-        let kinds = settings.conditions.iter().filter_map(|name| ConditionType::by_name(name.as_str())).collect();
+        let kinds = settings.conditions.iter().filter_map(|name| ConditionType::by_name(name)).collect();
         let effect = format!("{:?}", settings.effect);
         Self { effect, kinds, problems: HashMap::new(), backoff: Backoff::new(LONGEST_DELAY) }
     }

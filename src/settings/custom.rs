@@ -1,6 +1,7 @@
 //! `[custom.NAME]`: checks that an administrator defines.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -10,13 +11,6 @@ use crate::condition::{ConditionType, Reason, Status};
 
 /// Each check has a condition, which every Node of every list carries.
 pub const MAX_CHECKS: usize = 32;
-/// A taint's key has 63 characters after its prefix, of which `nodevigil-check-` takes 16.
-const MAX_TYPE_CHARS: usize = 47;
-/// A check's name is part of the name of a unit.
-const MAX_NAME_CHARS: usize = 40;
-/// The policy's limit (packaging/kubernetes/policy.yaml).
-const MAX_REASON_CHARS: usize = 128;
-
 /// `[custom.NAME]`: a check of your own. It has one of the tables `unit`, `command` and `log`, which says what is checked (docs/checks.md).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -123,7 +117,7 @@ impl CustomSettings {
 
     /// The name of its condition: that of the check, if the Node has none.
     pub fn kind<'a>(&'a self, check: &'a str) -> &'a str {
-        self.condition.as_ref().map_or(check, TypeName::as_str)
+        self.condition.as_deref().unwrap_or(check)
     }
 
     const fn problem_status(&self) -> Status {
@@ -144,7 +138,7 @@ pub fn definitions(checks: &BTreeMap<String, CustomSettings>) -> Result<Vec<Defi
     }
     let mut definitions: Vec<Definition> = Vec::new();
     for (name, check) in checks {
-        let (kind, healthy, status) = (check.kind(name), check.healthy_reason.as_str(), check.problem_status());
+        let (kind, healthy, status) = (check.kind(name), &*check.healthy_reason, check.problem_status());
         let known = definitions.iter().position(|known| known.name == kind);
         let index = known.unwrap_or_else(|| {
             definitions.push(Definition {
@@ -157,12 +151,12 @@ pub fn definitions(checks: &BTreeMap<String, CustomSettings>) -> Result<Vec<Defi
             definitions.len() - 1
         });
         let definition = &mut definitions[index];
-        if (definition.problem_status, definition.healthy_reason.as_str()) != (status, healthy) {
+        if (definition.problem_status, &*definition.healthy_reason) != (status, healthy) {
             let differs =
                 format!("another check of {kind} has another `problem` or `healthy_reason`: expected the same");
             return Err(format!("custom.{name}: {differs}"));
         }
-        let reason = check.reason.as_str();
+        let reason = &*check.reason;
         if definition.reasons.iter().all(|(known, _)| known != reason) {
             definition.reasons.push((reason.to_owned(), check.command.is_some()));
         }
@@ -176,7 +170,7 @@ pub fn unknown_types<'a>(listed: &'a BTreeSet<TypeName>, known: &[Definition]) -
         ConditionType::ALL.iter().any(|kind| kind.name() == name)
             || known.iter().any(|one| one.is_published && one.name == name)
     };
-    listed.iter().map(TypeName::as_str).filter(move |name| !is_known(name))
+    listed.iter().map(|name| &**name).filter(move |name| !is_known(name))
 }
 
 fn check_passed() -> ReasonName {
@@ -190,7 +184,7 @@ fn root() -> String {
 /// `[custom]`, in which each check has a name and exactly one source.
 pub fn checks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, CustomSettings>, D::Error> {
     let checks = BTreeMap::<CheckName, Checked>::deserialize(deserializer)?;
-    Ok(checks.into_iter().map(|(name, check)| (name.as_str().to_owned(), check.0)).collect())
+    Ok(checks.into_iter().map(|(name, check)| (name.0, check.0)).collect())
 }
 
 #[derive(Deserialize)]
@@ -209,7 +203,7 @@ impl TryFrom<CustomSettings> for Checked {
             return Err("expected exactly one of the tables `unit`, `command` and `log`");
         }
         if let Some(kind) = &check.condition
-            && is_reserved(kind.as_str())
+            && is_reserved(kind)
         {
             return Err(
                 "the condition is one of nodevigil's own, of its profiles, or of Kubernetes: expected another type",
@@ -219,56 +213,61 @@ impl TryFrom<CustomSettings> for Checked {
     }
 }
 
-/// A text of the settings that is checked while it is parsed.
-macro_rules! checked_text {
-    ($(#[$doc:meta])* $name:ident, $is_right:expr, $wanted:expr) => {
-        $(#[$doc])*
+/// A value of the settings that is checked while it is parsed.
+macro_rules! checked {
+    ($name:ident($inner:ty as $text:literal) -> $borrowed:ty, $is_right:expr, $wanted:expr) => {
+        /// See what is expected of it.
         #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-        #[serde(try_from = "String")]
-        pub struct $name(String);
+        #[serde(try_from = $text)]
+        pub struct $name($inner);
 
-        impl $name {
-            pub fn as_str(&self) -> &str {
-                &self.0
+        impl TryFrom<$inner> for $name {
+            type Error = String;
+
+            fn try_from(value: $inner) -> Result<Self, String> {
+                let is_right: fn(&$borrowed) -> bool = $is_right;
+                if is_right(&value) {
+                    Ok(Self(value))
+                } else {
+                    Err(format!("{value:?} is invalid: expected {}", $wanted))
+                }
             }
         }
 
-        impl TryFrom<String> for $name {
-            type Error = String;
+        impl Deref for $name {
+            type Target = $borrowed;
 
-            fn try_from(text: String) -> Result<Self, String> {
-                let is_right: fn(&str) -> bool = $is_right;
-                if is_right(&text) { Ok(Self(text)) } else { Err(format!("{text:?} is invalid: expected {}", $wanted)) }
+            fn deref(&self) -> &$borrowed {
+                &self.0
             }
         }
     };
 }
 
-checked_text! {
-    /// A condition's type.
-    TypeName, |text| {
-        let (domain, name) = text.rsplit_once('/').map_or((None, text), |(domain, name)| (Some(domain), name));
-        let is_domain = |text: &str| text.contains('.') && text.split('.').all(|label| is_made_of(label, "-") && label == label.to_ascii_lowercase());
-        is_camel_case(name) && domain.is_none_or(is_domain) && text.len() <= MAX_TYPE_CHARS
-    }, format_args!("a type such as ChronyHealthy or example.com/ChronyHealthy, of {MAX_TYPE_CHARS} characters at most")
-}
+// Limits: a taint's key has 63 characters after its prefix, of which `nodevigil-check-` takes 16; that of a reason is the policy's
+// (packaging/kubernetes/policy.yaml); the name of a check is part of the name of a unit.
+checked!(TypeName(String as "String") -> str, is_type, "a type such as ChronyHealthy or example.com/ChronyHealthy, of 47 characters at most");
+checked!(ReasonName(String as "String") -> str,
+    |text| is_camel_case(text) && text.len() <= 128 && Reason::by_name(text).is_none(),
+    "a reason in CamelCase, such as ChronyFailed, that is not one of nodevigil's (nodevigil explain)");
+checked!(ServiceName(String as "String") -> str,
+    |text| text.strip_suffix(".service").is_some_and(|name| is_made_of(name, "-_.@:\\")),
+    "a service, such as chrony.service");
+checked!(CheckName(String as "String") -> str,
+    |text| is_made_of(text, "-") && text.len() <= 40 && *text == text.to_ascii_lowercase(),
+    "a name of 40 lower-case letters, digits and `-` at most");
+checked!(Argv(Vec<String> as "Vec<String>") -> [String],
+    |argv| argv.first().is_some_and(|program| program.starts_with('/')),
+    "the absolute path of a program, and its arguments");
+checked!(Patterns(Vec<String> as "Vec<String>") -> [String],
+    |patterns| !patterns.is_empty() && patterns.iter().all(|one| one.chars().any(|c| c != '*' && c != ' ')),
+    "patterns with a text, such as \"*I/O error\"");
 
-checked_text! {
-    /// A reason.
-    ReasonName, |text| is_camel_case(text) && text.len() <= MAX_REASON_CHARS && Reason::by_name(text).is_none(),
-    "a reason in CamelCase, such as ChronyFailed, that is not one of nodevigil's (nodevigil explain)"
-}
-
-checked_text! {
-    /// The unit of a service.
-    ServiceName, |text| text.strip_suffix(".service").is_some_and(|name| is_made_of(name, "-_.@:\\")),
-    "a service, such as chrony.service"
-}
-
-checked_text! {
-    /// The name of a check.
-    CheckName, |text| is_made_of(text, "-") && text.len() <= MAX_NAME_CHARS && text == text.to_ascii_lowercase(),
-    format_args!("a name of {MAX_NAME_CHARS} lower-case letters, digits and `-` at most")
+fn is_type(text: &str) -> bool {
+    let (domain, name) = text.rsplit_once('/').map_or((None, text), |(domain, name)| (Some(domain), name));
+    let is_label = |label: &str| is_made_of(label, "-") && *label == label.to_ascii_lowercase();
+    let is_domain = |text: &str| text.contains('.') && text.split('.').all(is_label);
+    is_camel_case(name) && domain.is_none_or(is_domain) && text.len() <= 47
 }
 
 fn is_camel_case(text: &str) -> bool {
@@ -278,35 +277,6 @@ fn is_camel_case(text: &str) -> bool {
 /// Whether it is made of letters, digits and these characters, and is not empty.
 fn is_made_of(text: &str, others: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || others.contains(c))
-}
-
-/// A program and its arguments.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Vec<String>")]
-pub struct Argv(pub Vec<String>);
-
-impl TryFrom<Vec<String>> for Argv {
-    type Error = &'static str;
-
-    fn try_from(argv: Vec<String>) -> Result<Self, Self::Error> {
-        let is_absolute = argv.first().is_some_and(|program| program.starts_with('/'));
-        if is_absolute { Ok(Self(argv)) } else { Err("expected the absolute path of a program, and its arguments") }
-    }
-}
-
-/// Patterns of lines.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Vec<String>")]
-pub struct Patterns(pub Vec<String>);
-
-impl TryFrom<Vec<String>> for Patterns {
-    type Error = &'static str;
-
-    fn try_from(patterns: Vec<String>) -> Result<Self, Self::Error> {
-        let has_text = |pattern: &String| pattern.chars().any(|c| c != '*' && c != ' ');
-        let is_right = !patterns.is_empty() && patterns.iter().all(has_text);
-        if is_right { Ok(Self(patterns)) } else { Err("expected patterns with a text, such as \"*I/O error\"") }
-    }
 }
 
 #[cfg(test)]

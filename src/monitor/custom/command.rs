@@ -38,7 +38,12 @@ impl CommandState {
         }
         (self.is_running, self.next_run) = (true, now + self.settings.interval_secs.duration());
         let CommandCheck { argv, user, timeout_secs, .. } = self.settings.clone();
-        Some(Command { unit: format!("{UNIT}{check}.service"), argv: argv.0, user, time: timeout_secs.duration() })
+        Some(Command {
+            unit: format!("{UNIT}{check}.service"),
+            argv: argv.to_vec(),
+            user,
+            time: timeout_secs.duration(),
+        })
     }
 
     /// Takes in how a run ended. While runs end alike, the first message stays: a number in it would be a write to the Node each time.
@@ -56,7 +61,7 @@ impl CommandState {
     }
 
     fn judge(&self, outcome: &Outcome) -> Found {
-        let program = &self.settings.argv.0[0];
+        let program = &self.settings.argv[0];
         let message = |output: &str, code: i32| {
             let first = output.lines().map(str::trim).find(|line| !line.is_empty());
             let first = first.map(|line| redact::sanitize_line(line, MAX_LINE_BYTES));

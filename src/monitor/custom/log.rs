@@ -73,7 +73,7 @@ impl LogState {
 
     /// Takes in a line; whether it is a problem.
     pub(super) fn take_in(&mut self, text: &str, at: Uptime, now: Now) -> bool {
-        if !self.settings.patterns.0.iter().any(|pattern| begins_like(text, pattern)) {
+        if !self.settings.patterns.iter().any(|pattern| begins_like(text, pattern)) {
             return false;
         }
         let is_over = self.ends_at().is_some_and(|end| at >= end);

@@ -170,7 +170,7 @@ fn checks(inputs: &Inputs) -> Vec<Check> {
     let mut first_run = uptime();
     let check = |(name, settings): (&String, &CustomSettings)| {
         let kind = ConditionType::by_name(settings.kind(name))?;
-        let reason = Reason::of(kind, settings.reason.as_str())?;
+        let reason = Reason::of(kind, &settings.reason)?;
         let watch = match settings.source()? {
             Watched::Unit(unit) => Watch::Unit(Box::new(Unit::new(kind, unit.clone(), inputs))),
             Watched::Command(command) => {

@@ -36,7 +36,7 @@ struct State {
 
 impl Unit {
     pub(super) fn new(kind: ConditionType, settings: UnitCheck, inputs: &Inputs) -> Self {
-        let units = vec![settings.name.as_str().to_owned()];
+        let units = vec![settings.name.to_string()];
         Self { follower: Follower::new(kind, units, inputs), state: State::new(settings) }
     }
 
@@ -65,7 +65,7 @@ impl Unit {
 
 impl State {
     fn new(settings: UnitCheck) -> Self {
-        let service = Service::new(settings.name.as_str(), START_GRACE);
+        let service = Service::new(&settings.name, START_GRACE);
         Self { settings, service, inactive_since: None, counted: None, restarts: VecDeque::new() }
     }
 
@@ -107,7 +107,7 @@ impl State {
     }
 
     fn found(&self, now: Uptime) -> Found {
-        let (service, unit, name) = (&self.service, &self.service.unit, self.settings.name.as_str());
+        let (service, unit, name) = (&self.service, &self.service.unit, &*self.settings.name);
         if service.bus == Bus::Connecting || unit.active_state.is_empty() {
             return Found::Pending(format!("systemd has not reported yet whether {name} runs"));
         }

@@ -46,10 +46,10 @@ fn lines_of_the_kernel_become_checks_and_conditions_that_nodevigil_has_become_it
     );
     let oom = &settings.custom["oom-killing"];
     assert!(oom.condition.is_none() && !oom.log.as_ref().unwrap().until_boot);
-    assert_eq!(oom.log.as_ref().unwrap().patterns.0, ["*Killed process * * total-vm:*kB"]);
+    assert_eq!(oom.log.as_ref().unwrap().patterns.to_vec(), ["*Killed process * * total-vm:*kB"]);
     let disk = &settings.custom["disk-is-failing"];
-    assert_eq!(disk.condition.as_ref().unwrap().as_str(), "DiskFailing");
-    assert_eq!((disk.healthy_reason.as_str(), disk.log.as_ref().unwrap().until_boot), ("DiskIsFine", true));
+    assert_eq!(disk.condition.as_deref().unwrap(), "DiskFailing");
+    assert_eq!((&*disk.healthy_reason, disk.log.as_ref().unwrap().until_boot), ("DiskIsFine", true));
     assert!(text.contains("# No equal of Flagged: the regular expression has a flag"), "{text}");
     assert!(text.contains("# DockerHung: nodevigil has KernelDeadlock itself"), "{text}");
 }
@@ -73,10 +73,10 @@ fn commands_and_the_journal_become_checks() {
     let text = imported(&[plugin, journal]);
     let settings = settings(&text);
     let ntp = settings.custom["ntp-is-down"].command.as_ref().unwrap();
-    assert_eq!(ntp.argv.0, ["/opt/npd/plugin/check_ntp.sh"]);
+    assert_eq!(ntp.argv.to_vec(), ["/opt/npd/plugin/check_ntp.sh"]);
     assert_eq!((ntp.interval_secs.duration().as_secs(), ntp.timeout_secs.duration().as_secs()), (90, 3));
     let dns = settings.custom["dns-unreachable"].command.as_ref().unwrap();
-    assert_eq!(dns.argv.0, ["/bin/dns", "--to", "$x"]);
+    assert_eq!(dns.argv.to_vec(), ["/bin/dns", "--to", "$x"]);
     assert_eq!((dns.interval_secs.duration().as_secs(), dns.timeout_secs.duration().as_secs()), (5, 5));
     assert_eq!(settings.custom["corrupt-docker-image"].log.as_ref().unwrap().identifier.as_deref(), Some("dockerd"));
     assert!(text.contains("NTPIsDown (temporary): the condition of the same command"), "{text}");
