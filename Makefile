@@ -277,7 +277,7 @@ image: packages arm crane ## The OCI image of both architectures, at dist/nodevi
 chart: helm ## The Helm chart and the manifest for kubectl, in dist/; checked with each option
 	@packaging/helm/build.sh "$(HELM)/helm"
 
-# cargo-cyclonedx writes one for each crate of the workspace, beside its Cargo.toml; that of the root package is nodevigil's.
+# cargo-cyclonedx writes one for each crate of the workspace, next to its Cargo.toml; that of the root package is nodevigil's.
 # It is of amd64's binary; arm64's has the same crates but for core_detect.
 sbom: rust ## The crates of the binary, as a CycloneDX bill of materials: dist/nodevigil.cdx.json
 	@$(call CARGO_INSTALL,cargo-cyclonedx,$(CARGO_CYCLONEDX_VERSION))

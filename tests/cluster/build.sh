@@ -2,8 +2,8 @@
 # Builds the pinned Kubernetes programs (`tool` lines of a go.mod) into OUT, each under its usual name.
 #   build.sh OUT [MODULE [FILE...]]
 # MODULE is the directory of the go.mod, this script's own if it is left out. FILEs of the first program's own module are
-# copied beside the programs. GO_TOOLS, if set, are other packages to build than those of the `tool` lines.
-# Builds into a directory beside OUT and renames it at the end, so that an interrupted build never looks finished.
+# copied next to the programs. GO_TOOLS, if set, are other packages to build than those of the `tool` lines.
+# Builds into a directory next to OUT and renames it at the end, so that an interrupted build never looks finished.
 # Go's own caches are the caller's (GOCACHE, GOMODCACHE): the Makefile points them into the project's cache directory.
 set -eu
 out=$1

@@ -1,4 +1,4 @@
-//! `make demo`: a flag that does not arrive, and a kubelet that is killed, OOM-killed and hung, beside what the control plane's own
+//! `make demo`: a flag that does not arrive, and a kubelet that is killed, OOM-killed and hung, compared with what the control plane's own
 //! condition `Ready` shows meanwhile. tests/picture reads the table at the end.
 
 use std::io::IsTerminal as _;

@@ -1,5 +1,5 @@
 //! What a fleet of agents costs the API server and etcd, and what it does when all start at once and when the API server is away, refuses
-//! with 429 or has an etcd that hangs; beside node-problem-detector. `make fleet` runs it.
+//! with 429 or has an etcd that hangs; next to node-problem-detector. `make fleet` runs it.
 
 mod measured;
 pub mod members;

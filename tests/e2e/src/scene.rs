@@ -311,7 +311,7 @@ impl<'a> ConditionView<'a> {
         waited.with_context(|| format!("the last condition: {:?}", self.shown().ok()))
     }
 
-    /// Fails if the Node has shown another status than these after `from`.
+    /// Fails if the Node has shown a status other than these after `from`.
     pub fn ensure_only(self, from: Instant, statuses: &[&str]) -> Result<()> {
         let shown = self.shown_since(from);
         let other = shown.iter().find(|condition| !statuses.contains(&condition.status.as_str()));

@@ -83,7 +83,7 @@ fn compare(kubelet: &Kubelet, root: &std::path::Path, label: &str) -> Result<Jud
     let is_fatal = |finding: &&Finding| finding.severity == Severity::Fatal && !ALLOWED_HERE.contains(&finding.rule);
     let fatal: Vec<_> = report.findings.iter().filter(is_fatal).collect();
     let mut arguments: Vec<String> = snapshot.command.args.iter().skip(1).map(|word| word.text.clone()).collect();
-    // No systemd runs beside the kubelets, which the driver systemd needs.
+    // No systemd runs with the kubelets, which the driver systemd needs.
     let has_driver = snapshot.settings.text("cgroupDriver") == Some("systemd");
     arguments.extend(has_driver.then(|| "--cgroup-driver=cgroupfs".to_owned()));
     let mut differences = Vec::new();

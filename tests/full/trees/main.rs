@@ -3,7 +3,7 @@
 //!
 //! The trees are those of `tests/hosts` and a sound one with each change of `answers.txt`, in the file, in a drop-in or as a flag. Each
 //! kubelet of `KUBEBUILDER_ASSETS` and `NODEVIGIL_KUBELETS` gets the arguments that the resolver finds, in the tree as its root, in namespaces
-//! of its own, beside a real containerd. It exits with its reason, or reaches the point after which its configuration stops it no more.
+//! of its own, with a real containerd. It exits with its reason, or reaches the point after which its configuration stops it no more.
 //!
 //! `ORACLE_SHARE=N` tries every Nth change, `ORACLE_ONLY=TEXT` the cases whose names contain it, `ORACLE_RELEASE=1.36` one kubelet.
 //! `ORACLE_RECORD=FILE` writes what each release answered, in the form of `answers.txt`. `ORACLE_LOG=1` prints what a kubelet logs.

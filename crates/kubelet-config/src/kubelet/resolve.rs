@@ -11,7 +11,7 @@ use super::tree::Tree;
 use super::version::Version;
 use super::{cloud, config, control_plane, effective, flags, unread};
 
-/// What the caller knows beside the tree.
+/// What the caller knows in addition to the tree.
 #[derive(Debug, Clone, Default)]
 pub struct Inputs {
     /// The unit; `None` to look for it.

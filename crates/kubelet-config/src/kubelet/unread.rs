@@ -33,7 +33,7 @@ const WELL_KNOWN: [&str; 12] = [
 /// Where others of that kind would lie.
 const DIRECTORIES: [&str; 3] = ["/etc/default", "/etc/sysconfig", "/etc/kubernetes"];
 
-/// What editors and package managers leave beside a file.
+/// What editors and package managers leave next to a file.
 const LEFTOVERS: [&str; 10] =
     ["~", ".bak", ".old", ".orig", ".swp", ".rpmnew", ".rpmorig", ".rpmsave", ".ucf-dist", ".ucf-old"];
 
@@ -81,7 +81,7 @@ pub(crate) fn meant_file(event: &Event) -> Option<&str> {
     (event.kind == EventKind::InvalidAssignment { first: None } && is_path).then_some(path)
 }
 
-/// The well-known files, then what else lies beside them.
+/// The well-known files, then the other files of their directories.
 fn candidates(tree: &dyn Tree) -> Vec<PathBuf> {
     let beside = DIRECTORIES.iter().flat_map(|directory| {
         tree.list(Path::new(directory))

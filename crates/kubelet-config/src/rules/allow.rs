@@ -1,4 +1,4 @@
-//! Findings that the operator allows, beside the line they are about and with a reason.
+//! Findings that the operator allows, by a comment next to the line they are about, with a reason.
 //!
 //! A comment line above the line (`# nodevigil: allow FL003 kubeadm rewrites this at the next upgrade`) allows the named
 //! rules there, be it between or above the lines that a backslash joins. At the top of a file it allows what is found

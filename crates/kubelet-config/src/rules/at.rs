@@ -88,7 +88,7 @@ pub(super) fn delete(snapshot: &Snapshot, used: &FlagUse) -> Step {
     Step::delete(deletion(snapshot, used), &flag(snapshot, used), &shortened(&used.written))
 }
 
-/// The characters of a flag with its value and the blank beside it, or its line; `None` where they are not known.
+/// The characters of a flag with its value and the space next to it, or its line; `None` where they are not known.
 fn deletion(snapshot: &Snapshot, used: &FlagUse) -> Option<Location> {
     let (first, last) = (word(snapshot, used, 0)?, word(snapshot, used, usize::from(used.value_in_next_word))?);
     let (start, end) = (first.at(), last.at());

@@ -1,4 +1,4 @@
-//! Files beside the kubelet's own: CF009, CP006, CP007, NW004, NW005.
+//! Files other than the kubelet's own: CF009, CP006, CP007, NW004, NW005.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -41,7 +41,7 @@ pub(super) fn file_missing(snapshot: &Snapshot, report: &mut Report) {
             let at = settings::place(snapshot, given);
             let message = format!("{given} is set without {other}: the kubelet exits");
             let finding = Finding::new("CF009", Severity::Fatal, at.clone(), message);
-            report.add(finding.say_at(&at, format!("add {other} beside it")));
+            report.add(finding.say_at(&at, format!("add {other} as well")));
         }
     }
 }
@@ -143,7 +143,7 @@ pub(super) fn proxied(snapshot: &Snapshot, report: &mut Report) {
     );
     let fix = match except {
         Some(except) => format!("add {host} to {}", except.name),
-        None => format!("set NO_PROXY={host} beside it"),
+        None => format!("set NO_PROXY={host} as well"),
     };
     report.add(Finding::new("NW005", Severity::Warning, at.clone(), message).say_at(&at, fix));
 }

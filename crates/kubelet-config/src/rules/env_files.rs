@@ -134,7 +134,7 @@ fn two_on_one_line(snapshot: &Snapshot, file: &EnvFile) -> Option<Finding> {
     let at = &file.declared;
     let severity = if file.optional { Severity::Error } else { Severity::Fatal };
     let message = format!(
-        "the `EnvironmentFile=` at {at} names {} files, and systemd takes them for one path with a blank in it: it reads none",
+        "the `EnvironmentFile=` at {at} names {} files, and systemd takes them for one path with a space in it: it reads none",
         paths.len()
     );
     let arrived = Arrived::of(snapshot);

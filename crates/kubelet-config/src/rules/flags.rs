@@ -15,7 +15,7 @@ use crate::kubelet::version::{Minor, Version};
 /// The releases whose flags are in the table.
 const RELEASES: std::ops::RangeInclusive<Minor> = Minor(24)..=Minor(37);
 
-/// The oldest release that is supported beside the newest of the table.
+/// The oldest release that is supported together with the newest of the table.
 const OLDEST_SUPPORTED: Minor = Minor(34);
 
 /// Whether the table has every flag of that build: a distribution may add its own.

@@ -128,16 +128,16 @@ fn split(odd: &Located<Oddity>) -> Finding {
     let at = &odd.at;
     let (message, fix) = match odd.value {
         Oddity::EmptyArgument => (
-            "there is an empty argument here: between two blanks, between quotes, or of a variable that is not set. The \
+            "there is an empty argument here: between two spaces, between quotes, or of a variable that is not set. The \
              kubelet exits with `unknown command`"
                 .to_owned(),
-            "write one flag a line, without blanks around it, and the value in place of the variable",
+            "write one flag a line, without spaces around it, and the value in place of the variable",
         ),
         Oddity::QuoteDeleted => (
-            "MicroK8s deletes quotes and splits at every blank. The kubelet gets the text after the blank as an argument \
+            "MicroK8s deletes quotes and splits at every space. The kubelet gets the text after the space as an argument \
              of its own and exits with `unknown command`"
                 .to_owned(),
-            "write the value without a blank",
+            "write the value without a space",
         ),
         Oddity::ShellSyntax('{') => (
             "the braces are not quoted. bash reads this file and makes several words of them, so that the kubelet gets \

@@ -16,7 +16,7 @@ pub(super) fn quoted(text: &str) -> String {
     shortened(text.trim())
 }
 
-/// What reaches the kubelet, for the question what of a text does not.
+/// What reaches the kubelet, to find the parts of a text that do not.
 #[derive(Debug)]
 pub(super) struct Arrived<'a> {
     /// The expected flags that do not reach it; none where its arguments are not known.

@@ -237,13 +237,13 @@ fn one_word(snapshot: &Snapshot, name: &str, at: &Location, word: Option<&Arg>, 
     let finding = Finding::new("SD006", severity, at.clone(), message).lost(lost);
     let finding = if alone {
         let right = format!("${name}");
-        let what = format!("write `{right}`, which systemd splits at blanks,");
+        let what = format!("write `{right}`, which systemd splits at spaces,");
         finding.with(Step::replace(Some(at.clone()), at, what, right))
     } else {
         finding.say_at(
             at,
             format!(
-                "put the flags after the first blank of {name} into another variable, and use that as a word of its own \
+                "put the flags after the first space of {name} into another variable, and use that as a word of its own \
                  without braces (`$VARIABLE`)"
             ),
         )

@@ -150,7 +150,7 @@ pub(super) fn add_flags(snapshot: &Snapshot, name: Option<&str>, flags: &[String
     let named = name.filter(|name| names.iter().any(|used| used == name));
     let name = named.or_else(|| names.iter().map(String::as_str).find(|name| name.ends_with("EXTRA_ARGS")))?;
     if let Some(variable) = snapshot.unit.variables.get(name) {
-        // A variable in the value was to bring other flags: SD001 and SD016 say which.
+        // A variable in the value should have added flags: SD001 and SD016 say which.
         return with_flags(snapshot, &variable.effective, flags).filter(|_| !variable.effective.value.contains('$'));
     }
     let file = usual_file(snapshot).filter(|file| matches!(file.state, EnvFileState::Read | EnvFileState::Missing))?;

@@ -68,7 +68,7 @@ fn stands_in(assignment: &Assignment, file: &str, line: u32) -> bool {
     *assignment.at.file == *file && (assignment.at.line..=last.max(assignment.at.line)).contains(&line)
 }
 
-/// Whether to hide it hides a secret: a path and a flag are none.
+/// Whether the word is a secret: a path and a flag are not.
 fn is_telling(word: &str) -> bool {
     let is_path = word.starts_with('/') && word.matches(['/', '.']).count() > 1;
     word.len() >= MIN_BYTES && !is_path && !word.starts_with('-') && !PLAIN.contains(&word)

@@ -104,7 +104,7 @@ fn split(snapshot: &Snapshot, arrived: &Arrived<'_>, lines: &EnvironmentLines<'_
     let hint = odd_character(&ignored).map(|(_, what)| format!(" (it holds a {what})")).unwrap_or_default();
     let message = match before {
         Some(Assignment { name, value, .. }) => format!(
-            "the value is not quoted: systemd splits `Environment=` at blanks, sets {name} to '{}' and ignores '{}'{hint}",
+            "the value is not quoted: systemd splits `Environment=` at whitespace, sets {name} to '{}' and ignores '{}'{hint}",
             quoted(value),
             quoted(&ignored)
         ),
@@ -298,7 +298,7 @@ fn backslash_blank(event: &Event, is_word: bool) -> Finding {
     } else {
         (Severity::Error, "systemd does not continue the line")
     };
-    let message = format!("a blank follows the backslash at the end of this line: {what}");
+    let message = format!("a space follows the backslash at the end of this line: {what}");
     let (at, what) = (event.at.clone(), "delete the blanks after the backslash".to_owned());
     Finding::new("SD015", severity, event.at.clone(), message).with(Step::Delete { at, what })
 }

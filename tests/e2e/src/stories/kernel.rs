@@ -36,7 +36,7 @@ pub fn mount_image(node: &ObservedNode, change: &str) -> Result<()> {
     .map(drop)
 }
 
-/// What user space writes into the kernel's log has another facility than the kernel's, whatever it asks for.
+/// What user space writes into the kernel's log has a facility other than the kernel's, whatever it asks for.
 pub fn forged_lines_change_nothing(scene: &Scene) -> Result<()> {
     let (node, before) = healthy(scene)?;
     let pid = node.main_pid("kubelet")?;

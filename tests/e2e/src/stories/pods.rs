@@ -170,7 +170,7 @@ pub fn a_pod_is_replaced_and_removed(scene: &Scene) -> Result<()> {
             Ok(node.sh(log)?.contains("nodevigil.service has started on this host").then_some(()))
         })?;
         node.sh("systemctl stop nodevigil; rm /etc/nodevigil/kubeconfig")?;
-        node.kubelet().ensure_no_flip(&healthy).context("beside the unit")?;
+        node.kubelet().ensure_no_flip(&healthy).context("next to the unit")?;
         let killed = node.kill_for_good()?;
         ensure!(killed.message.contains("SIGKILL"), "{killed:?}");
         node.start_kubelet()?;

@@ -1,7 +1,7 @@
 //! A guest: a node with a kernel, memory, cgroups and disks of its own, in an emulator.
 //!
 //! Its disk is a copy-on-write view of an image that tests/e2e/image.sh has made. The files of the node are on a second disk, as a tar,
-//! and are unpacked at the first boot. A third one is for stories. Commands run by a shell behind a virtio port, which needs neither the guest's network nor its bus.
+//! and are unpacked at the first boot. A third one is for stories. Commands run by a shell at a virtio port, which needs neither the guest's network nor its bus.
 
 use std::collections::HashMap;
 use std::fs;

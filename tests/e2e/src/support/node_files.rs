@@ -55,7 +55,7 @@ SystemdCgroup = true
 bin_dir = "/usr/lib/cni"
 "#;
 
-/// For kinds whose unit has another name than that of Debian's package.
+/// For kinds whose unit has a name other than that of Debian's package.
 const CONTAINERD_UNIT: &str = "\
 [Unit]
 Description=containerd

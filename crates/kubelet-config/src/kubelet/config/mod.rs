@@ -62,7 +62,7 @@ impl ConfigFile {
         self.document.as_ref().is_some_and(|document| load::wrong_kind(&self.at, document).is_some())
     }
 
-    /// What of `kind` and `apiVersion` is not written, each with its value.
+    /// Those of `kind` and `apiVersion` that are missing, each with its value.
     pub(crate) fn missing_kind(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         let is_written = |key: &str| {
             let entries = self.document.as_ref().map_or(&[][..], Node::entries);

@@ -20,7 +20,7 @@ pub const NAMES: [&str; 10] = [
     "kubelite.service",
 ];
 
-/// The most that are named, beside [`NAMES`].
+/// The most that are named, in addition to [`NAMES`].
 const MAX_OTHERS: usize = 16;
 
 /// The units of this tree that could run a kubelet, the likeliest first: those that start at boot, then those that are

@@ -106,7 +106,7 @@ pub(crate) struct NewArgument {
     pub(crate) after: String,
 }
 
-/// What the reader of an arguments file takes in another way than its writer meant it.
+/// What the reader of an arguments file reads differently from what its writer meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Oddity {
     /// An empty argument: between two blanks, between quotes, of a variable that is not set.

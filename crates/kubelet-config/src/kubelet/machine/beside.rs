@@ -1,4 +1,4 @@
-//! Files beside the kubelet's own: those that its settings name, the state of its managers, static pods, logind's drop-ins.
+//! Files other than the kubelet's own: those that its settings name, the state of its managers, static pods, logind's drop-ins.
 
 use std::collections::BTreeMap;
 use std::path::Path;

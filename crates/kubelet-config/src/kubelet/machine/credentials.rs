@@ -42,7 +42,7 @@ pub(super) fn kubeconfig(tree: &dyn Tree, settings: &Settings, flag: &str) -> Fi
     read(tree, path, renewed)
 }
 
-/// The kubeconfig at `path`, with the certificate in the file `renewed` beside its own.
+/// The kubeconfig at `path`, with the certificate in the file `renewed` next to its own.
 fn read(tree: &dyn Tree, path: &str, renewed: Option<PathBuf>) -> FileState<Kubeconfig> {
     FileState::read(tree, path, |at, bytes| {
         // The parser's own reason may quote the text.

@@ -65,7 +65,7 @@ const CGROUPS: &str = "/sys/fs/cgroup";
 const V1_HIERARCHIES: &[&str] = &["systemd", "memory", "cpu", "cpu,cpuacct", "pids"];
 
 /// Whether `/sys/fs/cgroup` is the unified hierarchy: its root has `cgroup.controllers`, and no v1 hierarchy lies
-/// beside it. A hybrid host counts as v1, as it does for the kubelet, which looks at the file system's type.
+/// next to it. A hybrid host counts as v1, as it does for the kubelet, which looks at the file system's type.
 fn cgroup_v2(tree: &dyn Tree) -> Option<bool> {
     let directory = Path::new(CGROUPS);
     if tree.exists(&directory.join("cgroup.controllers")) {

@@ -1,6 +1,6 @@
 //! What the kubelet will find around it: memory, swap, kernel settings, the runtime's configuration, CNI, credentials,
 //! each value with the file that says so. Read from a [`Tree`]; what is not there is `None`.
-//! Uses what the modules beside it have read, never `layers`.
+//! Uses what the other modules of `kubelet` have read, never `layers`.
 
 mod beside;
 mod certificate;
@@ -227,7 +227,7 @@ pub struct Machine {
     pub(crate) os_ids: Vec<String>,
     /// Memory, swap and settings of the kernel.
     pub kernel: Kernel,
-    /// Files beside the kubelet's own.
+    /// Files other than the kubelet's own.
     pub(crate) beside: Beside,
     /// The container runtime.
     pub cri: Cri,

@@ -315,7 +315,7 @@ fn why_no_name(name: &str) -> &'static str {
     } else if name.is_empty() || name.starts_with('=') {
         "the name is empty"
     } else if name.contains([' ', '\t']) {
-        "the name has a blank"
+        "there is a space in the name"
     } else if name.starts_with(|c: char| c.is_ascii_digit()) {
         "the name starts with a digit"
     } else if name.contains('-') {

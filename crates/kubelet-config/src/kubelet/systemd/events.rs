@@ -110,7 +110,7 @@ pub(crate) enum EventKind {
     },
     /// A line of an environment file that is no assignment for systemd.
     EnvLineIgnored {
-        /// Why: `export`, `the name has a blank`, `byte order mark`, ….
+        /// Why: `export`, `there is a space in the name`, `byte order mark`, ….
         reason: String,
         /// Whether a byte order mark is the cause.
         bom: bool,

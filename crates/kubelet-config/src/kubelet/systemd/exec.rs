@@ -11,7 +11,7 @@ use crate::kubelet::location::Location;
 pub(super) const MAX_WORDS: usize = 100_000;
 const ESCAPES: Flags = Flags { c_escapes: true, keep_unknown_escapes: false, relaxed: false };
 
-/// What the parser of a command line must know beside its text.
+/// What the parser of a command line must know in addition to its text.
 pub(super) struct Context<'a> {
     pub(super) source: &'a SourceFile,
     pub(super) specifiers: &'a Specifiers,

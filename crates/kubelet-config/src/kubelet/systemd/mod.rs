@@ -266,7 +266,7 @@ pub struct Unit {
     pub(crate) events: Vec<Event>,
 }
 
-/// What of a running systemd and its host bears on a unit; all of it has a value that is good for a tree at rest.
+/// State of a running systemd and its host that affects a unit. The default of each field suits a root that is not running.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manager {
     /// The search path, best first; `None` for systemd's own.

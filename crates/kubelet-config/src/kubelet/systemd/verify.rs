@@ -17,7 +17,7 @@ pub(super) fn is_command(key: &str) -> bool {
         .contains(&key)
 }
 
-/// Whether systemd takes the value: one that is none of a list is ignored, and the earlier one stays.
+/// Whether systemd accepts the value: one that is not in the list is ignored, and the earlier one stays.
 pub(super) fn takes(pair: &Pair) -> bool {
     let value = pair.value.text();
     let value = value.as_str();

@@ -104,7 +104,7 @@ fn node_ip_unset(snapshot: &Snapshot, report: &mut Report) {
              none of them until the cloud controller has chosen one",
             some.join(", ")
         );
-        let fix = "add --node-ip=ADDRESS, with the address that the cloud reports, beside --cloud-provider=external";
+        let fix = "add --node-ip=ADDRESS, with the address that the cloud reports, to --cloud-provider=external";
         report.add(Finding::new("CL006", Severity::Warning, place.clone(), message).say_at(&place, fix));
     }
 }

@@ -6,7 +6,7 @@ use crate::kubelet::machine::{FileState, Kubeconfig};
 use crate::kubelet::snapshot::CloudFacts;
 use crate::rules::{Finding, FlagUse, Lifecycle, Location, Report, Severity, Snapshot, at, shortened};
 
-/// The flag that gives the Node another name than the host's.
+/// The flag that gives the Node a name other than the host's.
 fn hostname_override(snapshot: &Snapshot) -> Option<&FlagUse> {
     snapshot.flags.last("hostname-override").filter(|used| !used.value.is_empty())
 }

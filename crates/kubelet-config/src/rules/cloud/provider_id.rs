@@ -32,7 +32,7 @@ pub(in crate::rules) fn provider_id(snapshot: &Snapshot, report: &mut Report) {
         let Some(instance) = cloud.instance_id.as_deref() else {
             return report.not_checked("CL005", "this machine's id in its cloud");
         };
-        // Another scheme than the cloud's own is that of another controller.
+        // A scheme other than the cloud's own belongs to another controller.
         let scheme = |id: &str| id.split_once("://").map(|(scheme, _)| scheme.to_owned());
         if right.as_deref().is_some_and(|right| scheme(right) != scheme(&id)) {
             return;

@@ -90,7 +90,7 @@ impl Found<'_> {
         first != Some((self.map.at.line, self.map.at.column))
     }
 
-    /// Whether the entry has lines of its own, and its value is beside its key.
+    /// Whether the entry has lines of its own, and its value is on the line of its key.
     fn has_own_line(&self) -> bool {
         let entry = self.entry();
         let line = |index: Option<usize>| Some(self.map.entries().get(index?)?.at.line);

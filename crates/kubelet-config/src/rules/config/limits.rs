@@ -72,8 +72,8 @@ fn out_of_range(snapshot: &Snapshot, path: &'static str, taken: &'static str) ->
         // With it any client may do everything.
         Some("AlwaysAllow") => finding.say_at(&at, "write Webhook, with which the API server decides,"),
         // By itself it is an exit as well.
-        Some("Static") => finding.say_at(&at, "write Static, and what it needs of reservedMemory beside it,"),
-        Some("static") => finding.say_at(&at, "write static, and a reservation of CPUs beside it,"),
+        Some("Static") => finding.say_at(&at, "write Static, with the reservedMemory that it needs,"),
+        Some("static") => finding.say_at(&at, "write static, with a reservation of CPUs,"),
         Some(meant) => finding.remedy(remedy::set(snapshot, path, meant)),
         None => finding.say_at(&at, format!("write a value of {wanted}")),
     }

@@ -52,7 +52,7 @@ fn images(snapshot: &Snapshot, refuse: &mut impl FnMut(&'static str, String, &st
         let serial = shown("serializeImagePulls");
         let message = format!("maxParallelImagePulls is {pulls}, but {serial} and allows one image at a time");
         let serial = name("serializeImagePulls", "maxParallelImagePulls");
-        let right = format!("`{serial}: false` beside it, or maxParallelImagePulls: 1,");
+        let right = format!("`{serial}: false` as well, or maxParallelImagePulls: 1,");
         refuse("maxParallelImagePulls", message, &right);
     }
     if settings.int("kubeAPIBurst") == Some(0) && settings.int("kubeAPIQPS") != Some(0) {
@@ -71,7 +71,7 @@ fn images(snapshot: &Snapshot, refuse: &mut impl FnMut(&'static str, String, &st
     let policy = settings.text("imagePullCredentialsVerificationPolicy");
     if count(snapshot, verified) > 0 && policy != Some("NeverVerifyAllowlistedImages") {
         let message = format!("{verified} needs imagePullCredentialsVerificationPolicy: NeverVerifyAllowlistedImages");
-        refuse(verified, message, "that policy beside it");
+        refuse(verified, message, "that policy with it");
     }
 }
 
@@ -92,7 +92,7 @@ fn cgroups(snapshot: &Snapshot, refuse: &mut impl FnMut(&'static str, String, &s
     }
     let levels = settings.list(LEVELS);
     if levels.contains(&"none") && levels.len() > 1 {
-        refuse(LEVELS, format!("{LEVELS} has 'none' beside other values"), "either 'none' or the others");
+        refuse(LEVELS, format!("{LEVELS} has 'none' together with other values"), "either 'none' or the others");
     }
     for (index, level) in levels.iter().enumerate() {
         if levels[..index].contains(level) {
@@ -104,7 +104,7 @@ fn cgroups(snapshot: &Snapshot, refuse: &mut impl FnMut(&'static str, String, &s
     }
     if settings.bool("cgroupsPerQOS") == Some(false) && !levels.is_empty() && levels != ["none"] {
         let message = format!("cgroupsPerQOS is false, but {}", settings::shown(snapshot, LEVELS));
-        refuse("cgroupsPerQOS", message, &format!("true, or `{LEVELS}: [none]` beside it,"));
+        refuse("cgroupsPerQOS", message, &format!("true, or `{LEVELS}: [none]` with it,"));
     }
     let reserved = ["systemReservedCgroup", "kubeReservedCgroup"].into_iter().find(|path| is_set(snapshot, path));
     if let Some(cgroup) = reserved.filter(|_| is_set(snapshot, "reservedSystemCPUs")) {

@@ -83,7 +83,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// What of a setting is judged.
+/// Which aspect of a setting is judged.
 #[derive(Clone, Copy)]
 enum Part<'a> {
     All(&'a Value),

@@ -1,4 +1,4 @@
-//! The unit on disk beside the unit in systemd's memory, as D-Bus tells of it.
+//! The unit on disk compared with the unit in systemd's memory, as D-Bus tells of it.
 
 use crate::rules::{Location, Snapshot};
 use std::borrow::Cow;

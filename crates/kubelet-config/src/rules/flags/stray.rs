@@ -72,7 +72,7 @@ fn literal_variable<'a>(snapshot: &'a Snapshot, stray: &PositionalArg) -> Option
     Some(&variable.effective)
 }
 
-/// The assignment whose flags a word `$X` in a value was to bring, where the kubelet does not get them.
+/// The assignment that a word `$X` in a value should have expanded to, where the kubelet does not get its flags.
 fn meant<'a>(snapshot: &'a Snapshot, arrived: &Arrived<'_>, stray: &PositionalArg) -> Option<&'a Assignment> {
     let name = stray.text.trim_start_matches('$').trim_matches(['{', '}']);
     let variable = snapshot.unit.variables.get(name)?;

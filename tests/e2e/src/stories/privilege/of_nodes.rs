@@ -40,7 +40,7 @@ pub fn applied(node: &str, conditions: &Value) -> (String, Value) {
     (format!("{}?fieldManager=nodevigil&force=true", status_path(node)), body)
 }
 
-/// The patch that sets the agent's own taint, or removes it, beside the one of another.
+/// The patch that sets the agent's own taint, or removes it, next to the one of another.
 pub fn taint(node: &str, is_set: bool) -> Attempt {
     let mut taints = vec![json!({"key": "lab", "effect": "NoSchedule"})];
     taints.extend(is_set.then(|| json!({"key": OWN_TAINT, "effect": "NoSchedule"})));

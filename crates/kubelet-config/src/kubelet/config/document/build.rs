@@ -11,7 +11,7 @@ use crate::kubelet::location::Location;
 /// thousand values.
 const MAX_BYTES: usize = 24 << 20;
 
-/// What a value takes beside its text.
+/// What a value needs in addition to its text.
 const VALUE_BYTES: usize = 128;
 
 struct Builder<'a> {
@@ -35,7 +35,7 @@ pub fn parse(file: &Location, text: &str) -> Result<Node, BadDocument> {
     loop {
         match builder.event()? {
             (Event::DocumentStart(_, Some(version)), span) if (version.major, version.minor) != (1, 1) => {
-                return Err(builder.bad(span.start, "the %YAML directive asks for another version than 1.1"));
+                return Err(builder.bad(span.start, "the %YAML directive asks for a version other than 1.1"));
             }
             (Event::StreamStart | Event::DocumentStart(..), _) => {}
             (Event::StreamEnd, _) => return Ok(Node { value: Value::Null, at: file.clone() }),
@@ -190,7 +190,7 @@ impl<'a> Builder<'a> {
                 || self.place(mark, 0),
                 |(line, column)| self.file.at(line, u32::try_from(column + 1).unwrap_or(u32::MAX), 1),
             ),
-            reason: "a tab is in the indentation, where YAML takes only blanks".to_owned(),
+            reason: "a tab is in the indentation, where YAML takes only spaces".to_owned(),
         }
     }
 

@@ -103,7 +103,7 @@ pub(super) fn build(
     }
 }
 
-/// The runtime's flag; with another runtime than the distribution's containerd its socket.
+/// The runtime's flag; with a runtime other than the distribution's containerd its socket.
 fn runtime(options: &Options, own: &dyn Fn(&str) -> Given) -> Option<(&'static str, Given)> {
     let given = match options.last("container-runtime-endpoint") {
         Some(word) => Given::user(word, word.text.strip_prefix("unix://").unwrap_or(&word.text)),

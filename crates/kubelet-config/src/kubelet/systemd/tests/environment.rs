@@ -196,7 +196,7 @@ fn fact_28_names_that_are_none() {
             (3, "the name starts with a digit"),
             (4, "the name has a dash"),
             (5, "the name has a quote"),
-            (6, "the name has a blank"),
+            (6, "there is a space in the name"),
             (7, "the name is empty")
         ]
     );
