@@ -30,6 +30,8 @@ use crate::host::{blocking, journal};
 
 /// Time between the starts of two probes of a kubelet that answers.
 const PROBE_EVERY: Duration = Duration::from_secs(5);
+/// How often it is looked at in between whether a signal has stopped it, which costs a tenth of a probe.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// The same for one that does not, and for one that has not for long: then the problem is known, and nothing is to be found out fast.
 const PROBE_EVERY_SILENT: Duration = healthz::TIMEOUT;
 const PROBE_EVERY_SILENT_LONG: Duration = Duration::from_secs(5);
@@ -61,6 +63,8 @@ struct Loop {
     prober: Option<Prober>,
     /// When it is probed; none while a probe is under way.
     next_probe: Option<Uptime>,
+    /// When it is looked at whether a signal has stopped it.
+    next_look: Uptime,
     /// When its configuration is read; none while it is being read.
     next_facts: Option<Uptime>,
     certificate: Option<Certificate>,
@@ -82,6 +86,7 @@ pub async fn run(inputs: Inputs) {
         work: JoinSet::new(),
         prober: None,
         next_probe: Some(Uptime::ZERO),
+        next_look: Uptime::ZERO,
         next_facts: None,
         certificate: None,
         asked_error_of: String::new(),
@@ -117,7 +122,8 @@ impl Loop {
         let probe = self.next_probe.filter(|_| process.is_some() && is_probed);
         let facts = self.next_facts.filter(|_| process.is_some());
         let open = self.follower.open_again_at(self.kubelet.service.process_to_open());
-        let due = [probe, facts, open, self.kubelet.service.deadline(now)];
+        let look = process.map(|_| self.next_look);
+        let due = [probe, look, facts, open, self.kubelet.service.deadline(now)];
         due.into_iter().flatten().fold(self.reporter.due_at(now), Ord::min)
     }
 
@@ -202,6 +208,7 @@ impl Loop {
         self.follower.read_upgrade(&self.kubelet.service, now);
         match self.kubelet.service.process() {
             Some(process) => {
+                self.look(process, now);
                 self.probe(process, now);
                 self.read_facts(process.pid, now);
             }
@@ -237,6 +244,15 @@ impl Loop {
             let found = blocking::run("finding what holds the unit", READ_TIMEOUT, move || holder(&cgroup)).await;
             Done::Seen(Observation::HeldBy(pid, found.ok().flatten()))
         });
+    }
+
+    /// Has a kubelet that answered probed at once if a signal has stopped it since.
+    fn look(&mut self, id: ProcessId, now: Uptime) {
+        if now >= self.next_look {
+            self.next_look = next_multiple(now, LOOK_EVERY);
+            let is_due = self.kubelet.running.answers() && process::is_stopped(id);
+            self.next_probe = self.next_probe.map(|at| if is_due { now } else { at });
+        }
     }
 
     /// Probes the kubelet, and samples its process if the probe fails. One that serves no /healthz is sampled alone.
