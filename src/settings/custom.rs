@@ -34,7 +34,7 @@ pub struct CustomSettings {
     pub log: Option<LogCheck>,
 }
 
-/// `[custom.NAME.unit]`: a service of systemd. It is a problem if it has failed, or has ended by itself. A stop by an administrator is none.
+/// `[custom.NAME.unit]`: a service of systemd. It is a problem if it has failed. A stop by an administrator is none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UnitCheck {

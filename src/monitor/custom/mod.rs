@@ -42,10 +42,10 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// Monitors until the channel of reports is closed; for ever if there are no checks.
 pub async fn run(inputs: Inputs) {
     let mut checks = checks(&inputs);
-    let mut sources = Sources::new(&inputs, &checks);
     if checks.is_empty() {
         return future::pending().await;
     }
+    let mut sources = Sources::new(&inputs, &checks);
     let kinds: BTreeSet<_> = checks.iter().map(|check| check.kind).collect();
     let mut reporters: Vec<_> =
         kinds.into_iter().map(|kind| (kind, Reporter::new(kind, inputs.reports.clone()))).collect();

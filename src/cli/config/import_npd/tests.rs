@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::settings::Settings;
+use crate::settings::custom::ProblemStatus;
 
 fn imported(monitors: &[serde_json::Value]) -> String {
     let mut import = Import::default();
@@ -108,4 +109,19 @@ fn what_has_no_equal_says_why() {
     ] {
         assert!(text.contains(why), "{why}\n{text}");
     }
+}
+
+/// In the form of the reference of `NVSentinel` for node-problem-detector, whose policies match type and reason.
+#[test]
+fn a_reference_of_nvsentinel_keeps_type_and_reason() {
+    let text = imported(&[json!({
+        "plugin": "custom", "source": "gpu-services", "metricsReporting": false,
+        "pluginConfig": {"invoke_interval": "30s", "timeout": "15s", "skip_initial_status": true},
+        "conditions": [{"type": "FabricManagerDown", "reason": "FabricManagerActive", "message": "it is active"}],
+        "rules": [{"type": "permanent", "condition": "FabricManagerDown", "reason": "FabricManagerNotActive",
+            "path": "/etc/npd-plugins/check.sh", "timeout": "12s"}],
+    })]);
+    let check = settings(&text).custom.remove("fabric-manager-not-active").unwrap();
+    assert_eq!((check.condition.as_deref(), &*check.reason), (Some("FabricManagerDown"), "FabricManagerNotActive"));
+    assert_eq!((&*check.healthy_reason, check.problem), ("FabricManagerActive", ProblemStatus::True));
 }
