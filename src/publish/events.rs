@@ -1,4 +1,5 @@
-//! Events about the Node: one for each transition, and one an hour while nodevigil itself has a trouble. At most 20 an hour.
+//! Events about the Node: one for each transition, and one an hour while nodevigil itself has a trouble. At most 20 an hour, and as many of
+//! custom checks.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use tokio::sync::mpsc;
 use super::clock::{sleep_until, whole_seconds};
 use super::connection::{ApiConnection, Failure};
 use super::pacing::{Backoff, Budget};
-use crate::condition::{Condition, Occurrence, Reason, Transition, Uptime};
+use crate::condition::{Condition, ConditionType, Occurrence, Reason, Transition, Uptime};
 use crate::facts::NodeFacts;
 use crate::host::clock::{Now, uptime};
 use crate::trouble::Troubles;
@@ -44,6 +45,8 @@ pub struct EventQueue {
     /// Whether no Event is sent.
     pub is_dry_run: bool,
     budget: Budget,
+    /// The same of custom checks, which take nothing from nodevigil's own.
+    custom_budget: Budget,
     /// When the troubles are checked next. A trouble that ends within a minute rarely becomes an Event.
     check_at: Uptime,
     degraded_at: Option<Uptime>,
@@ -55,13 +58,14 @@ pub struct EventQueue {
 
 impl EventQueue {
     pub fn new(now: Uptime) -> Self {
-        let budget = Budget::new(MAX_PER_HOUR, HOUR);
+        let [budget, custom_budget] = [(); 2].map(|()| Budget::new(MAX_PER_HOUR, HOUR));
         let check_at = now + CHECK_TROUBLES_EVERY;
         Self {
             next: None,
             uses_core: false,
             is_dry_run: false,
             budget,
+            custom_budget,
             check_at,
             degraded_at: None,
             first_shown: None,
@@ -89,7 +93,7 @@ impl EventQueue {
             tokio::select! {
                 Some(occurrence) = occurrences.recv() => match occurrence {
                     Occurrence::Transition(transition) => self.add(transition),
-                    Occurrence::Note { reason, text, is_warning, at } => self.push(reason.to_owned(), &text, is_warning, at),
+                    Occurrence::Note { reason, text, is_warning, at } => self.push(reason.to_owned(), &text, is_warning, false, at),
                 },
                 () = sleep_until(self.check_at) => self.add_troubles(&api.troubles, uptime()),
             }
@@ -97,15 +101,20 @@ impl EventQueue {
     }
 
     fn add(&mut self, Transition { from, to, at }: Transition) {
-        let warning = is_warning(&to);
-        // The first state is an Event only if it is a warning; otherwise each start of the agent would create Events. If the Node shows this condition from
-        // an earlier run of the agent, the transition from there follows, if there is one.
+        let (warning, is_custom) = (is_warning(&to), matches!(to.kind, ConditionType::Custom(_)));
+        // Of a custom check only a problem and the end of one that was on the Node: there may be many.
+        let ends = from.as_ref().is_some_and(Condition::is_problem) && to.kind.is_published();
+        if is_custom && !warning && !ends {
+            return;
+        }
+        // The first state is an Event only if it is a warning; otherwise each start of the agent would create Events. If the Node shows this
+        // condition from an earlier run of the agent, the transition from there follows, if there is one.
         let is_on_node = || self.first_shown.iter().flatten().any(|shown| shown == to.kind.name());
         // What it was before the Node was seen has been on no Node.
         let was_shown = from.is_some_and(|from| at >= self.seen_at || from.is_problem());
         if was_shown || (warning && !is_on_node()) {
             let note = format!("{} is {}: {}", to.kind.name(), to.status.name(), to.message);
-            self.push(to.reason, &note, warning, at);
+            self.push(to.reason, &note, warning, is_custom, at);
         }
     }
 
@@ -115,15 +124,16 @@ impl EventQueue {
         if !present.is_empty() && self.degraded_at.is_none_or(|at| now >= at + HOUR) {
             self.degraded_at = Some(now);
             let all: Vec<_> = present.iter().map(|(trouble, why)| format!("{}: {why}", trouble.name())).collect();
-            self.push(DEGRADED.to_owned(), &all.join("; "), true, now);
+            self.push(DEGRADED.to_owned(), &all.join("; "), true, false, now);
         }
     }
 
-    fn push(&mut self, reason: String, note: &str, warning: bool, at: Uptime) {
+    fn push(&mut self, reason: String, note: &str, warning: bool, is_custom: bool, at: Uptime) {
         if self.is_dry_run {
             return;
         }
-        if !self.budget.take(at) {
+        let budget = if is_custom { &mut self.custom_budget } else { &mut self.budget };
+        if !budget.take(at) {
             return tracing::warn!(
                 "an Event with reason {reason} is dropped: nodevigil has sent {MAX_PER_HOUR} Events within an hour"
             );
@@ -243,7 +253,6 @@ mod tests {
     use tower::{BoxError, service_fn};
 
     use super::*;
-    use crate::condition::ConditionType;
     use crate::facts::{ApiFacts, RequestCounts};
     use crate::trouble::Trouble;
 
@@ -295,6 +304,27 @@ mod tests {
         assert!(is_sent(Reason::KubeletCrashed, &["Ready"]));
         assert!(!is_sent(Reason::KubeletCrashed, &["Ready", "KubeletHealthy"]), "the agent was restarted");
         assert!(!is_sent(Reason::KubeletIsHealthy, &["Ready"]));
+    }
+
+    #[test]
+    fn custom_checks_have_events_of_problems_and_a_budget_of_their_own() {
+        let [ntp, _, oom] = crate::condition::custom::tests::registered();
+        let mut queue = queue();
+        let custom = |kind: ConditionType, reason: &str| {
+            let status = Reason::of(kind, reason).unwrap().spec().status;
+            Condition { kind, status, reason: reason.into(), message: "m".into(), since: at(0) }
+        };
+        let mut is_sent = |kind, from: &str, to: &str| {
+            queue.add(Transition { from: Some(custom(kind, from)), to: custom(kind, to), at: at(0) });
+            queue.next.take().is_some()
+        };
+        assert!(!is_sent(ntp, "CheckUnknown", "NTPIsUp") && !is_sent(ntp, "NTPIsUp", "CheckUnknown"));
+        assert!(is_sent(ntp, "NTPIsUp", "NTPIsDown") && is_sent(ntp, "NTPIsDown", "NTPIsUp"));
+        assert!(is_sent(oom, "CheckPassed", "OOMKilling") && !is_sent(oom, "OOMKilling", "CheckPassed"));
+        let sent = (0..MAX_PER_HOUR).filter(|_| is_sent(oom, "CheckPassed", "OOMKilling")).count();
+        assert_eq!(sent, MAX_PER_HOUR - 3);
+        queue.add(transition(Reason::KubeletCrashed, at(0)));
+        assert!(queue.next.is_some(), "they take nothing from nodevigil's own");
     }
 
     #[test]
