@@ -165,9 +165,10 @@ fn is_target(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_lowercase() || c == '-')
 }
 
-/// A script of this repository, after a line that starts its interpreter; nothing if there is no such file.
+/// A script of this repository, after a line that starts its interpreter; nothing if there is no such file. A word such as `/dev/stdout` names
+/// none: to read it would wait for ever.
 fn script(name: &str) -> String {
-    let path = repository().join(name);
+    let path = repository().join(name.trim_start_matches('/'));
     let Ok(text) = fs::read_to_string(&path) else { return String::new() };
     let interpreter = text.lines().next().and_then(|line| line.strip_prefix("#!")).unwrap_or_default();
     let interpreter = interpreter.trim_start_matches("/usr/bin/env ").rsplit('/').next().unwrap_or_default();
