@@ -38,7 +38,8 @@ pub async fn complete(name: &str) -> Result<(), String> {
         return Err(format!("{name:?} is no name of a record"));
     }
     let path = Path::new(store::VOLATILE).join(format!("{name}.json"));
-    let mut record = Kept { name: name.to_owned(), path, bytes: 0 }.read().map_err(|error| error.to_string())?;
+    let mut record =
+        Kept { name: name.to_owned(), path, bytes: 0, modified: None }.read().map_err(|error| error.to_string())?;
     let started = Instant::now();
     let counters = async {
         let read = |what, work: fn() -> Counters| blocking::run(what, DEADLINE, work);

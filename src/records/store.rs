@@ -5,6 +5,7 @@ use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use rustix::fs::OFlags;
 
@@ -28,9 +29,16 @@ pub struct Kept {
     pub name: String,
     pub path: PathBuf,
     pub bytes: u64,
+    pub modified: Option<SystemTime>,
 }
 
 impl Kept {
+    /// By this the newest come first. Two problems may begin within a second, which is what a name tells.
+    fn age(&self) -> Reverse<(String, Option<SystemTime>)> {
+        let second = self.name.split('-').next().unwrap_or_default();
+        Reverse((second.to_owned(), self.modified))
+    }
+
     /// Its mark that it was uploaded.
     pub fn mark(&self) -> PathBuf {
         self.path.with_extension("uploaded")
@@ -53,10 +61,12 @@ impl Kept {
 
 /// The records in both directories, the newest first. Waits for the disk.
 pub fn list() -> Vec<Kept> {
-    let mut all: Vec<_> =
-        [PERSISTENT, VOLATILE].into_iter().flat_map(|directory| list_in(Path::new(directory))).collect();
-    all.sort_by_key(|kept| Reverse(kept.name.clone()));
-    all.dedup_by(|one, other| one.name == other.name);
+    let mut all = list_in(Path::new(PERSISTENT));
+    let volatile = list_in(Path::new(VOLATILE));
+    let is_moved = |kept: &Kept| all.iter().any(|other| other.name == kept.name);
+    let volatile: Vec<_> = volatile.into_iter().filter(|kept| !is_moved(kept)).collect();
+    all.extend(volatile);
+    all.sort_by_cached_key(Kept::age);
     all
 }
 
@@ -65,10 +75,11 @@ fn list_in(directory: &Path) -> Vec<Kept> {
     let kept = |entry: fs::DirEntry| {
         let path = entry.path();
         let name = path.file_name()?.to_str()?.strip_suffix(".json").filter(|name| is_name(name))?.to_owned();
-        Some(Kept { name, bytes: entry.metadata().ok()?.len(), path })
+        let metadata = entry.metadata().ok()?;
+        Some(Kept { name, bytes: metadata.len(), path, modified: metadata.modified().ok() })
     };
     let mut all: Vec<_> = entries.filter_map(kept).collect();
-    all.sort_by_key(|kept| Reverse(kept.name.clone()));
+    all.sort_by_cached_key(Kept::age);
     all
 }
 
@@ -138,6 +149,17 @@ mod tests {
 
     use super::*;
     use crate::records::record::tests::record;
+
+    #[test]
+    fn of_two_that_began_within_a_second_the_later_one_is_the_newest() {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["20261128t184502z-kubelet-crashed", "20261128t184502z-kubelet-crash-looping"] {
+            write(directory.path(), &record(name)).unwrap();
+        }
+        let file = fs::File::open(directory.path().join("20261128t184502z-kubelet-crashed.json")).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        assert_eq!(list_in(directory.path())[0].name, "20261128t184502z-kubelet-crash-looping");
+    }
 
     #[test]
     fn the_newest_twenty_are_kept_for_root_alone() {
