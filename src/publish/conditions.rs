@@ -81,6 +81,8 @@ struct Sender {
     /// How often only texts may be written: no controller acts on them, and a number in a message may change all the time.
     text_changes: Budget,
     heartbeat_at: Uptime,
+    /// Until then conditions of ours stay on the Node that the settings no longer name: the policy did not let them be removed.
+    keeps_until: Uptime,
 }
 
 #[derive(Debug)]
@@ -140,6 +142,7 @@ impl Reconciler {
             backoff: Backoff::new(LONGEST_DELAY),
             text_changes: Budget::new(12, Duration::from_mins(5)),
             heartbeat_at: Uptime::ZERO,
+            keeps_until: Uptime::ZERO,
         };
         Self { node: None, sender }
     }
@@ -170,8 +173,9 @@ impl Reconciler {
         self.sender.answered(request, failure, now);
     }
 
-    /// Takes in that an apply was refused. If it had conditions of custom checks that the Node does not have, they are left out for a time:
-    /// a policy that does not list their types must not hold nodevigil's own back. Whether it is so.
+    /// Takes in that an apply was refused, and whether another one may be sent at once. A policy that does not list the type of a custom
+    /// check must not hold nodevigil's own back: for a time those are left out that the Node does not have, and then those are kept that the
+    /// settings no longer name.
     pub fn refused(&mut self, request: &Request, why: &str, now: Now) -> bool {
         let Request::Apply(applied) = request else { return false };
         let (facts, conditions) =
@@ -193,7 +197,16 @@ impl Reconciler {
             let wait = if custom.len() == 1 { REFUSED_FOR } else { TRIED_APART * index };
             self.sender.types.entry(name).or_default().refused = Some((why.to_owned(), now.uptime + wait));
         }
-        !custom.is_empty()
+        !custom.is_empty() || self.keep_obsolete(now)
+    }
+
+    fn keep_obsolete(&mut self, now: Now) -> bool {
+        let is_tried = now.uptime < self.sender.keeps_until;
+        let is_any = self.node.as_ref().is_some_and(|node| self.sender.obsolete(node).next().is_some());
+        if !is_tried && is_any {
+            self.sender.keeps_until = now.uptime + REFUSED_FOR;
+        }
+        !is_tried && is_any
     }
 
     /// In a sentence for each, the conditions of custom checks that the API server refuses; none if it takes all.
@@ -202,7 +215,16 @@ impl Reconciler {
             let (why, _) = state.refused.as_ref()?;
             Some(format!("the API server refuses condition {name} of a custom check: {why}; add the type to checkTypes in the policy"))
         });
-        Some(refused.collect::<Vec<_>>().join("; ")).filter(|all| !all.is_empty())
+        let kept = self
+            .node
+            .iter()
+            .filter(|_| self.sender.keeps_until > Uptime::ZERO)
+            .flat_map(|node| self.sender.obsolete(node));
+        let kept = kept.map(|shown| {
+            let kind = &shown.kind;
+            format!("condition {kind} is of no custom check any more and cannot be removed: list the type in checkTypes until the Node no longer shows it")
+        });
+        Some(refused.chain(kept).collect::<Vec<_>>().join("; ")).filter(|all| !all.is_empty())
     }
 
     fn observe(&mut self, node: Option<ObservedNode>, now: Now) {
@@ -275,14 +297,19 @@ impl Sender {
             self.uid.clone_from(&node.facts.uid);
             self.types.clear();
             // At random, so that a fleet whose agents restart together does not write together. But names of other settings go at once.
-            let mut kinds = node.facts.conditions.iter().map(|shown| &shown.kind);
-            let is_obsolete = kinds.any(|kind| self.names.find(kind).is_none() && node.ownership(kind).ours);
-            let spread = if is_obsolete { 0.0 } else { fastrand::f64() };
+            let spread = if self.obsolete(node).next().is_some() { 0.0 } else { fastrand::f64() };
             self.heartbeat_at = now.uptime + HEARTBEAT.mul_f64(spread);
         }
         for (name, state) in &mut self.types {
             node.facts.condition(name).inspect(|shown| state.observe(shown));
         }
+    }
+
+    /// The conditions that an earlier run with other settings has written.
+    fn obsolete<'a>(&self, node: &'a ObservedNode) -> impl Iterator<Item = &'a ObservedCondition> {
+        let names = self.names;
+        let is_obsolete = move |kind: &str| names.find(kind).is_none() && node.ownership(kind).ours;
+        node.facts.conditions.iter().filter(move |shown| is_obsolete(&shown.kind))
     }
 
     fn step(&mut self, desired: &Desired, node: &ObservedNode, now: Now) -> Step {
@@ -365,6 +392,10 @@ impl Sender {
                 state.sent(published, &condition);
             }
             conditions.push(condition);
+        }
+        if now.uptime < self.keeps_until {
+            conditions.extend(self.obsolete(node).map(theirs));
+            is_conditional = true;
         }
         let metadata = ObjectMeta {
             name: Some(node.facts.name.clone()),

@@ -537,7 +537,12 @@ fn settle_under_policy(world: &mut World, refused: &[&str], secs: u64) -> usize 
         };
         let Request::Apply(node) = &request else { unreachable!("{request:?}") };
         let conditions = node.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
-        if conditions.iter().any(|one| refused.contains(&one.type_.as_str())) {
+        let shown = world.server.read().unwrap().facts;
+        let is_changed = |name: &&str| {
+            let sent = conditions.iter().find(|one| one.type_ == **name).cloned();
+            sent != shown.condition(name).map(theirs)
+        };
+        if refused.iter().any(is_changed) {
             refusals += 1;
             if !world.reconciler.refused(&request, "not listed", now) {
                 world.reconciler.answered(&request, Err(Failure::Refused), now);
@@ -578,5 +583,31 @@ fn a_custom_type_that_a_policy_refuses_holds_no_other_condition_back() {
     // The policy no longer lists what the Node has: it can be neither changed nor removed.
     world.desired.published[1].reason = "NTPIsUp".into();
     world.desired.published[1].status = Status::True;
-    assert_eq!(settle_under_policy(&mut world, &[], 4400), 0);
+    assert_eq!(settle_under_policy(&mut world, &[ntp.name()], 4400), 2);
+    assert!(shows(&world, ntp.name()));
+}
+
+#[test]
+fn what_a_policy_does_not_let_be_removed_stays_and_holds_no_other_condition_back() {
+    let mut world = World::new();
+    world.desire(Reason::KubeletIsHealthy, 1);
+    world.settle(10);
+    let mut own = world.server.node["status"]["conditions"].as_array().unwrap().clone();
+    own.retain(|one| one["type"] != "Ready");
+    own.push(json!({"type": "FormerCheck", "status": "True", "reason": "CheckPassed", "message": "m",
+        "lastTransitionTime": "2026-11-26T06:00:00Z"}));
+    world.server.write("nodevigil", &own);
+    // A restarted agent: neither its settings nor the policy have the check any more.
+    world.reconciler = Reconciler::new(&TaintSettings::default(), NATIVE);
+    world.desire(Reason::KubeletCrashed, 100);
+    let status = |world: &World, name: &str| {
+        world.server.read().unwrap().facts.condition(name).map(|shown| shown.status.clone())
+    };
+    assert_eq!(settle_under_policy(&mut world, &["FormerCheck"], 100), 1);
+    assert_eq!(status(&world, "KubeletHealthy").as_deref(), Some("False"));
+    let trouble = world.reconciler.refused_types().unwrap();
+    assert!(trouble.contains("condition FormerCheck") && trouble.contains("removed"), "{trouble}");
+    assert_eq!(settle_under_policy(&mut world, &[], 4000), 0);
+    assert_eq!(status(&world, "FormerCheck"), None, "the policy lists it again");
+    assert!(world.reconciler.refused_types().is_none());
 }
