@@ -72,6 +72,10 @@ impl State {
     fn observe(&mut self, event: ServiceEvent, now: Uptime) {
         let is_state = matches!(event, ServiceEvent::Bus(BusEvent::Read { .. } | BusEvent::Changed(_)));
         self.service.observe(event, now);
+        if self.is_stopped(now) {
+            // What came before a stop that somebody asked for is dealt with.
+            self.restarts.clear();
+        }
         if !is_state {
             return;
         }
@@ -85,6 +89,10 @@ impl State {
         while self.restarts.len() > usize::from(self.settings.restarts) {
             self.restarts.pop_front();
         }
+    }
+
+    fn is_stopped(&self, now: Uptime) -> bool {
+        matches!(self.service.judge(true, now), Judgement::Stopped(_))
     }
 
     /// When the first of the restarts no longer counts.
@@ -111,7 +119,8 @@ impl State {
         if service.bus == Bus::Connecting || unit.active_state.is_empty() {
             return Found::Pending(format!("systemd has not reported yet whether {name} runs"));
         }
-        if self.restarts_end_at().is_some_and(|end| now < end) && !service.is_being_stopped() {
+        let is_stopping = service.is_being_stopped() || self.is_stopped(now);
+        if self.restarts_end_at().is_some_and(|end| now < end) && !is_stopping {
             let (count, secs) = (self.restarts.len(), self.settings.restarts_within_secs.duration().as_secs());
             return Found::Problem(format!("systemd has restarted {name} {count} times within {secs} s"));
         }

@@ -135,3 +135,21 @@ fn restarts_are_a_problem_while_enough_of_them_are_recent() {
     let long_ago = Story::new("restarts = 3", UnitState { restarts: 9, ..running(812) });
     assert!(matches!(long_ago.found(), Found::Nothing(_)), "those were before the agent's start");
 }
+
+#[test]
+fn a_stop_that_somebody_asked_for_ends_a_series_of_restarts() {
+    let mut story = Story::active("restarts = 3");
+    for restarts in 1..=3 {
+        story.see(changed(UnitState { restarts, ..running(812) }));
+    }
+    story.is_problem("systemd has restarted chrony.service 3 times");
+    for event in job(JobKind::Stop) {
+        story.see(event);
+    }
+    story.see(ServiceEvent::Exited(812));
+    story.see(changed(UnitState { restarts: 3, ..ended("inactive", 0, "success") }));
+    story.wait(2);
+    assert!(matches!(story.found(), Found::Intended(_)), "{:?}", story.found());
+    story.see(changed(UnitState { restarts: 0, ..running(813) }));
+    assert!(!matches!(story.found(), Found::Problem(_)), "{:?}", story.found());
+}
