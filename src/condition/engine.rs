@@ -161,7 +161,9 @@ impl ConditionState {
         let reason = Reason::of(self.kind, &observed.reason);
         let is_over = booted_since && reason.is_some_and(|reason| !reason.spec().survives_boot);
         let is_excused = matches!(self.view, Some((View::Excused(_), _)));
-        if is_over || is_excused || self.problems.iter().any(|problem| problem.name == observed.reason) {
+        // Written with other settings of a custom check, or by another agent: what was health there is no problem here.
+        let is_other = reason.is_some_and(|reason| reason.spec().status != observed.status);
+        if is_over || is_excused || is_other || self.problems.iter().any(|problem| problem.name == observed.reason) {
             return;
         }
         let absent_since = matches!(self.view, Some((View::Seen { .. }, _))).then_some(now);
@@ -424,6 +426,10 @@ mod tests {
         let mut booted = engine();
         booted.adopt(hung(), true, at(5));
         assert!(booted.evaluate(at(5)).is_empty(), "a hang does not survive a boot");
+
+        let mut other = engine();
+        other.adopt(observed(Status::False, "KubeletIsHealthy"), false, at(5));
+        assert!(other.evaluate(at(5)).is_empty(), "a reason of health is no problem, whatever the status");
 
         let mut late = engine();
         late.report(KubeletHealthy, healthy(), at(1));
