@@ -18,6 +18,8 @@ const MAX_OUTPUT_BYTES: u64 = 64 << 10;
 /// What it and its children may use.
 const MEMORY_MAX_BYTES: u64 = 256 << 20;
 const TASKS_MAX: u64 = 64;
+/// A command must not slow down what the other conditions measure.
+const WEIGHT: u64 = 10;
 /// systemd waits for a killed process for so long, twice, and then gives the unit up.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long after the deadline the unit may take to end.
@@ -112,6 +114,11 @@ async fn start(systemd: &Systemd, command: &Command, stdout: PipeWriter) -> zbus
         ("KillSignal", Variant::from(SIGKILL)),
         ("MemoryMax", Variant::from(MEMORY_MAX_BYTES)),
         ("TasksMax", Variant::from(TASKS_MAX)),
+        // Of the default of 100, which the kubelet has.
+        ("CPUWeight", Variant::from(WEIGHT)),
+        ("IOWeight", Variant::from(WEIGHT)),
+        ("MemorySwapMax", Variant::from(0_u64)),
+        ("LimitCORE", Variant::from(0_u64)),
         ("LogLevelMax", Variant::from(LOG_LEVEL_MAX)),
         ("CollectMode", Variant::from("inactive-or-failed")),
         ("AddRef", Variant::from(true)),
