@@ -172,18 +172,10 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// Lines of these units and identifiers since that time, in seconds since 1970; none: since the host's boot.
+    /// Lines of these units and identifiers since the host's boot, or since that time, in seconds since 1970, if it was later.
     pub async fn start(units: &[String], identifiers: &[String], since_secs: Option<i64>) -> io::Result<Self> {
-        let since = since_secs.map_or_else(|| "--boot".to_owned(), |secs| format!("--since=@{secs}"));
         let mut command = Command::new("journalctl");
-        command.args(["--no-pager", "--quiet", "--follow", "--no-tail", "--output=json", &since]);
-        command.arg("--output-fields=MESSAGE,_SYSTEMD_UNIT,UNIT,_PID,SYSLOG_IDENTIFIER");
-        // Fields in succession have to match together, and `+` means or.
-        let of_unit =
-            |unit: &String| [vec![format!("_SYSTEMD_UNIT={unit}")], vec![format!("UNIT={unit}"), "_PID=1".into()]];
-        let of_identifier = |identifier: &String| vec![format!("SYSLOG_IDENTIFIER={identifier}")];
-        let matches: Vec<_> = units.iter().flat_map(of_unit).chain(identifiers.iter().map(of_identifier)).collect();
-        command.args(matches.join(&"+".to_owned()));
+        command.args(follow_arguments(units, identifiers, since_secs));
         let mut child = child::start(command).await?;
         let stdout = child.stdout.take().ok_or_else(|| io::Error::other("journalctl has no stdout"))?;
         Ok(Self { lines: BufReader::new(stdout).lines(), _child: child })
@@ -197,6 +189,20 @@ impl Tail {
         let line = self.lines.next_line().await?;
         line.map(|line| entry(&line)).ok_or_else(|| io::Error::other("journalctl has ended"))
     }
+}
+
+fn follow_arguments(units: &[String], identifiers: &[String], since_secs: Option<i64>) -> Vec<String> {
+    let fields = "--output-fields=MESSAGE,_SYSTEMD_UNIT,UNIT,_PID,SYSLOG_IDENTIFIER";
+    let fixed = ["--no-pager", "--quiet", "--follow", "--no-tail", "--output=json", fields, "--boot"];
+    let mut arguments: Vec<_> = fixed.map(str::to_owned).into_iter().collect();
+    arguments.extend(since_secs.map(|secs| format!("--since=@{secs}")));
+    // Fields in succession have to match together, and `+` means or.
+    let of_unit =
+        |unit: &String| [vec![format!("_SYSTEMD_UNIT={unit}")], vec![format!("UNIT={unit}"), "_PID=1".into()]];
+    let of_identifier = |identifier: &String| vec![format!("SYSLOG_IDENTIFIER={identifier}")];
+    let matches: Vec<_> = units.iter().flat_map(of_unit).chain(identifiers.iter().map(of_identifier)).collect();
+    arguments.extend(matches.join(&"+".to_owned()));
+    arguments
 }
 
 /// A line of `journalctl --output=json`, which leaves out texts of more than 4 KiB.
@@ -238,6 +244,17 @@ mod tests {
         let forged = r#"{"_SYSTEMD_UNIT":"b.service","_PID":"8","UNIT":"a.service","MESSAGE":"Started a."}"#;
         assert_eq!(entry(forged).unit, "b.service");
         assert_eq!((entry("{"), entry(r#"{"MESSAGE":null}"#)), (Entry::default(), Entry::default()));
+    }
+
+    #[test]
+    fn lines_from_before_the_boot_are_never_read() {
+        let arguments = |since| follow_arguments(&["a.service".into()], &["b".into()], since);
+        let matches = ["_SYSTEMD_UNIT=a.service", "+", "UNIT=a.service", "_PID=1", "+", "SYSLOG_IDENTIFIER=b"];
+        assert!(arguments(Some(5)).ends_with(&matches.map(str::to_owned)));
+        for (since, is_limited) in [(None, false), (Some(5), true)] {
+            let has = |wanted: &str| arguments(since).iter().any(|argument| argument == wanted);
+            assert!(has("--boot") && has("--since=@5") == is_limited, "{since:?}");
+        }
     }
 
     /// Of what the unit logged, in that order.

@@ -49,8 +49,8 @@ pub(super) struct LogState {
 impl LogState {
     pub(super) fn new(settings: LogCheck) -> Self {
         let source = match (&settings.unit, &settings.identifier) {
-            (Some(unit), _) => Source::Unit(unit.clone()),
-            (None, Some(identifier)) => Source::Identifier(identifier.clone()),
+            (Some(unit), _) => Source::Unit(unit.to_string()),
+            (None, Some(identifier)) => Source::Identifier(identifier.to_string()),
             (None, None) => Source::Kernel,
         };
         Self { settings, source, unreadable: None, is_read: false, last: None }
@@ -77,12 +77,14 @@ impl LogState {
             return false;
         }
         let is_over = self.ends_at().is_some_and(|end| at >= end);
+        // When journalctl starts again, it prints old lines again.
+        let latest = self.last.as_ref().map_or(at, |(_, last)| at.max(*last));
         let first = self.last.take().filter(|_| !is_over).map(|(message, _)| message);
         let message = first.unwrap_or_else(|| {
             let time = wall_at(at, now);
             format!("logged at {time}: {}", redact::sanitize_line(text, MAX_LINE_BYTES))
         });
-        self.last = Some((message, at));
+        self.last = Some((message, latest));
         true
     }
 
@@ -96,7 +98,8 @@ impl LogState {
     }
 }
 
-/// The time since boot at which a line was logged, by its time of day in microseconds.
+/// The time since boot at which a line of this boot was logged, by its time of day in microseconds. One that was logged before the clock
+/// was set forward seems to be older than the boot.
 pub(super) fn uptime_of(at_micros: i64, now: Now) -> Uptime {
     let ago = u64::try_from(now.wall.as_microsecond().saturating_sub(at_micros)).unwrap_or_default();
     now.uptime.saturating_sub(Duration::from_micros(ago))
@@ -164,8 +167,17 @@ mod tests {
         let entry = Entry { unit: "a.service".into(), identifier: "b".into(), ..Entry::default() };
         let of = |settings: &str| state(settings).source.is_of(&entry);
         assert!(of("unit = 'a.service'") && of("identifier = 'b'"));
-        assert!(!of("unit = 'b'") && !of("identifier = 'a.service'") && !of(""));
+        assert!(!of("unit = 'b.service'") && !of("identifier = 'a.service'") && !of(""));
         assert_eq!(uptime_of(9_500_000, now(10)), Duration::from_millis(9500));
         assert_eq!(uptime_of(99_000_000, now(10)), at(10), "a clock that was set back");
+    }
+
+    #[test]
+    fn old_lines_that_are_read_again_end_no_problem_sooner() {
+        let mut state = state("lasts_secs = 60");
+        for (line, secs) in [("EXT4-fs error 1", 10), ("EXT4-fs error 2", 60), ("EXT4-fs error 1", 10)] {
+            state.take_in(line, at(secs), now(70));
+        }
+        assert_eq!(state.ends_at(), Some(at(120)));
     }
 }
