@@ -210,7 +210,8 @@ fn log(rule: &Json, config: &Json) -> Result<String, String> {
     let pattern = text(rule, "pattern");
     let (comment, patterns) = (redact::sanitize_line(pattern, 1000), Value::from(regex::patterns(pattern)?));
     let mut lines = format!("# {comment}\nlog.patterns = {patterns}");
-    if let Some(source) = config["source"].as_str() {
+    // The journal has the kernel's lines too.
+    if let Some(source) = config["source"].as_str().filter(|source| *source != "kernel") {
         _ = write!(lines, "\nlog.identifier = {}", Value::from(source));
     }
     if is_permanent(rule) {

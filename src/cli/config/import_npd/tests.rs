@@ -71,7 +71,14 @@ fn commands_and_the_journal_become_checks() {
         "plugin": "journald", "pluginConfig": {"source": "dockerd"}, "conditions": [],
         "rules": [{"type": "temporary", "reason": "CorruptDockerImage", "pattern": "failed to register layer"}],
     });
-    let text = imported(&[plugin, journal]);
+    let kernel = json!({
+        "plugin": "journald", "pluginConfig": {"source": "kernel"},
+        "rules": [
+            {"type": "temporary", "reason": "KernelTaint", "pattern": "Tainted: G"},
+            {"type": "temporary", "reason": "Vague", "pattern": "[0-9]+ [a-z]"},
+        ],
+    });
+    let text = imported(&[plugin, journal, kernel]);
     let settings = settings(&text);
     let ntp = settings.custom["ntp-is-down"].command.as_ref().unwrap();
     assert_eq!(ntp.argv.to_vec(), ["/opt/npd/plugin/check_ntp.sh"]);
@@ -80,6 +87,9 @@ fn commands_and_the_journal_become_checks() {
     assert_eq!(dns.argv.to_vec(), ["/bin/dns", "--to", "$x"]);
     assert_eq!((dns.interval_secs.duration().as_secs(), dns.timeout_secs.duration().as_secs()), (5, 5));
     assert_eq!(settings.custom["corrupt-docker-image"].log.as_ref().unwrap().identifier.as_deref(), Some("dockerd"));
+    let of_kernel = settings.custom["kernel-taint"].log.as_ref().unwrap();
+    assert!(of_kernel.identifier.is_none() && of_kernel.unit.is_none(), "{text}");
+    assert!(text.contains("# No equal of Vague: the regular expression"), "{text}");
     assert!(text.contains("NTPIsDown (temporary): the condition of the same command"), "{text}");
     assert!(text.contains("# No equal: skip_initial_status"), "{text}");
 }
