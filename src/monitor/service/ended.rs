@@ -16,6 +16,7 @@ pub const ACCOUNT_WAIT: Duration = Duration::from_secs(1);
 pub const FOLLOW_WAIT: Duration = Duration::from_secs(10);
 /// Codes of SIGCHLD (sigaction(2)).
 const CLD_EXITED: i32 = 1;
+const CLD_KILLED: i32 = 2;
 const CLD_DUMPED: i32 = 3;
 /// `Result` of a unit that systemd has stopped for a failure of its own.
 const STOPPED_BY_SYSTEMD: [&str; 3] = ["oom-kill", "watchdog", "timeout"];
@@ -236,6 +237,13 @@ impl Ended {
             code => code == CLD_DUMPED,
         };
         self.cause == Cause::Itself && self.account.as_ref().is_some_and(|account| is_error(&account.how))
+    }
+
+    /// Whether nobody saw an end that SIGTERM has caused. Programs that handle it may exit with 128 + 15, which is a failure for systemd.
+    pub fn may_have_been_a_stop(&self) -> bool {
+        let is_by_sigterm =
+            |account: &Account| matches!((account.how.code, account.how.status), (CLD_EXITED, 143) | (CLD_KILLED, 15));
+        self.is_unobserved && self.account.as_ref().is_some_and(is_by_sigterm)
     }
 
     /// By which exit code or signal it ended: a sentence without its subject.

@@ -1,7 +1,7 @@
 //! Services of checks, on a made-up clock.
 
 use super::*;
-use crate::host::systemd::{JobKind, UnitState};
+use crate::host::systemd::{JobKind, LastProcess, UnitState};
 use crate::monitor::service::tests::{changed, exited, job, opened, read, running, unit};
 
 const NAME: &str = "chrony.service";
@@ -116,6 +116,22 @@ fn a_stop_before_the_agents_start_is_not_known_to_be_a_problem() {
     assert!(matches!(story.found(), Found::Unknown(_)), "{:?}", story.found());
     let story = Story::new("", ended("failed", 1, "exit-code"));
     story.is_problem("exited with code 1");
+}
+
+/// As Java does: exit code 143 is no clean end for systemd, unless the unit has `SuccessExitStatus=143`.
+#[test]
+fn an_end_by_sigterm_before_the_agents_start_may_have_been_a_stop() {
+    let mut story = Story::new("inactive_secs = 60", ended("failed", 143, "exit-code"));
+    story.wait(3600);
+    assert!(matches!(story.found(), Found::Unknown(_)), "{:?}", story.found());
+    let killed = LastProcess { pid: 812, code: 2, status: 15 };
+    let story = Story::new("", unit("failed", 0, killed, "signal"));
+    assert!(matches!(story.found(), Found::Unknown(_)), "{:?}", story.found());
+    let mut seen = Story::active("");
+    seen.see(ServiceEvent::Exited(812));
+    seen.see(changed(ended("failed", 143, "exit-code")));
+    seen.wait(2);
+    seen.is_problem("exited with code 143");
 }
 
 #[test]
