@@ -29,7 +29,7 @@ const RESERVED: &[&str] = &[
     "AcceleratedInstanceReady",
 ];
 /// A condition's reason while its check cannot be evaluated, or what it checks was stopped on purpose.
-const UNKNOWN: &str = "CheckUnknown";
+pub const UNKNOWN: &str = "CheckUnknown";
 
 /// What the settings say of a condition type.
 #[derive(Debug, Clone, PartialEq)]
@@ -122,7 +122,11 @@ impl CustomReason {
 
 #[cfg(test)]
 pub mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+    use crate::condition::engine::Engine;
+    use crate::condition::{Suppression, Uptime, View};
 
     /// Registers the types that tests use: `NTPProblem`, `example.com/ChronyHealthy` and, not on the Node, `oom-killing`.
     pub fn registered() -> [ConditionType; 3] {
@@ -154,6 +158,33 @@ pub mod tests {
         assert_eq!(of(ntp, "CheckUnknown").spec().status, Status::Unknown);
         assert_eq!(of(oom, "OOMKilling").spec().status, oom.healthy_status(), "a warning");
         assert!(!oom.is_published() && ntp.is_published());
+    }
+
+    #[test]
+    fn a_warning_of_a_check_without_a_condition_is_held_back_like_a_problem() {
+        let [.., oom] = registered();
+        let found = || View::found(Reason::of(oom, "OOMKilling").unwrap(), "m");
+        let shown = |before: Option<View>, by: Suppression| {
+            let mut engine = Engine::new(Uptime::ZERO, BTreeMap::new());
+            if let Some(before) = before {
+                engine.report(oom, before, Uptime::ZERO);
+                engine.evaluate(Uptime::ZERO);
+            }
+            engine.suppress(Some(by));
+            engine.report(oom, found(), Uptime::ZERO);
+            engine.evaluate(Uptime::ZERO).pop().unwrap().reason
+        };
+        let why = String::new;
+        // At first, after health, and after the same warning.
+        for (by, reasons) in [
+            (Suppression::Paused { why: why() }, ["NodePaused", "NodePaused", "NodePaused"]),
+            (Suppression::InMaintenance { why: why() }, ["NodeInMaintenance", "NodeInMaintenance", "OOMKilling"]),
+            (Suppression::PackageUpgrade { why: why() }, ["NodeInMaintenance", "CheckPassed", "OOMKilling"]),
+            (Suppression::JustStarted, ["NodeJustStarted", "NodeJustStarted", "OOMKilling"]),
+        ] {
+            let before = [None, Some(View::healthy("m")), Some(found())];
+            assert_eq!(before.map(|before| shown(before, by.clone())), reasons, "{by:?}");
+        }
     }
 
     #[test]

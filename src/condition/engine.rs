@@ -211,8 +211,10 @@ impl ConditionState {
         let shown = problem.as_ref().map(|problem| problem.name.clone());
         self.problems.retain(|problem| !problem.is_over(healthy_for, now) || Some(&problem.name) == shown.as_ref());
         let mut condition = match problem {
-            Some(problem) => self.suppressed(&problem, by),
-            None => self.without_problem(now)?,
+            Some(Problem { reason, name, message, .. }) => {
+                self.suppressed(self.condition(self.kind.problem_status(), &name, &message), reason, by)
+            }
+            None => self.without_problem(by, now)?,
         };
         if let (Some(Suppression::PackageUpgrade { .. }), Some(shown)) = (by, &self.shown)
             && condition.is_worse_than(shown)
@@ -235,14 +237,13 @@ impl ConditionState {
         current.filter(waits).or(Some(worst))
     }
 
-    /// A problem as it is shown under suppression.
-    fn suppressed(&self, problem: &Problem, by: Option<&Suppression>) -> Condition {
-        let is_shown = self.shown.as_ref().is_some_and(Condition::is_problem);
-        let is_sampled = problem.reason.is_some_and(|reason| reason.spec().sampled);
-        let (name, message) = (&problem.name, &problem.message);
-        let unknown = |reason: Reason, why: &str| {
-            self.condition(Status::Unknown, reason.spec().name, &format!("{why}; {name}: {message}"))
-        };
+    /// A problem, or the warning of a check without a condition, as it is shown under suppression.
+    fn suppressed(&self, problem: Condition, reason: Option<Reason>, by: Option<&Suppression>) -> Condition {
+        let is_shown = self.shown.as_ref().is_some_and(|shown| shown.is_problem() || shown.is_event_alone());
+        let is_sampled = reason.is_some_and(|reason| reason.spec().sampled);
+        let text = format!("{}: {}", problem.reason, problem.message);
+        let unknown =
+            |reason: Reason, why: &str| self.condition(Status::Unknown, reason.spec().name, &format!("{why}; {text}"));
         match by {
             Some(Suppression::Paused { why }) => unknown(Reason::NodePaused, why),
             Some(Suppression::InMaintenance { why }) if !is_shown => unknown(Reason::NodeInMaintenance, why),
@@ -250,15 +251,15 @@ impl ConditionState {
                 unknown(Reason::NodeInMaintenance, why)
             }
             Some(Suppression::JustStarted) if !is_shown && is_sampled => {
-                self.condition(Status::Unknown, Reason::NodeJustStarted.spec().name, &format!("{name}: {message}"))
+                self.condition(Status::Unknown, Reason::NodeJustStarted.spec().name, &text)
             }
-            _ => self.condition(self.kind.problem_status(), name, message),
+            _ => problem,
         }
     }
 
     /// The condition without a problem: healthy, a warning or `Unknown`. None before the first report of a condition that the Node does not
     /// have.
-    fn without_problem(&self, now: Uptime) -> Option<Condition> {
+    fn without_problem(&self, by: Option<&Suppression>, now: Uptime) -> Option<Condition> {
         let Some((view, reported_at)) = &self.view else { return self.shown.clone() };
         if now >= *reported_at + SILENT_AFTER {
             let message = format!("the monitor has not reported for {} s", now.saturating_sub(*reported_at).as_secs());
@@ -281,7 +282,8 @@ impl ConditionState {
                 finding
             }
         };
-        Some(self.condition(finding.status, finding.reason.spec().name, &finding.message))
+        let condition = self.condition(finding.status, finding.reason.spec().name, &finding.message);
+        Some(if condition.is_event_alone() { self.suppressed(condition, Some(finding.reason), by) } else { condition })
     }
 
     /// Whether it is `Unknown` with a reason of its own, not one that every condition can have.

@@ -225,9 +225,16 @@ impl Condition {
         self.status == self.kind.problem_status()
     }
 
-    /// Whether its status is a worse one than the other's: a problem is worse than `Unknown`, and that is worse than health.
+    /// Whether it is the problem of a custom check without a condition, which is an Event and nothing else.
+    pub fn is_event_alone(&self) -> bool {
+        let is_healthy = || self.reason == Reason::healthy(self.kind).spec().name;
+        !self.kind.is_published() && self.status == self.kind.healthy_status() && !is_healthy()
+    }
+
+    /// Whether it is worse than the other: a problem is worse than `Unknown`, and that is worse than health.
     pub fn is_worse_than(&self, other: &Self) -> bool {
-        let severity = |condition: &Self| (condition.is_problem(), condition.status == Status::Unknown);
+        let is_bad = |condition: &Self| condition.is_problem() || condition.is_event_alone();
+        let severity = |condition: &Self| (is_bad(condition), condition.status == Status::Unknown);
         severity(self) > severity(other)
     }
 }
