@@ -1,5 +1,7 @@
 //! A command of a check: when it runs, and what its end shows. Does no I/O and reads no clock.
 
+use std::time::Duration;
+
 use super::judged::Found;
 use crate::condition::Uptime;
 use crate::host::systemd::transient::{Command, Outcome};
@@ -9,21 +11,23 @@ use crate::settings::custom::CommandCheck;
 const MAX_LINE_BYTES: usize = 300;
 /// The beginning of the unit's name. There is one unit for each check: a check never has two runs at a time.
 const UNIT: &str = "nodevigil-custom-";
+/// systemd has killed a run, if that is possible, this long after the end of its time.
+const END_WAIT: Duration = Duration::from_secs(6);
 
 #[derive(Debug)]
 pub(super) struct CommandState {
     settings: CommandCheck,
     next_run: Uptime,
     is_running: bool,
-    /// How often in succession an earlier run was left.
-    left: u32,
+    /// Since when an earlier run is known to be left.
+    left_since: Option<Uptime>,
     pub(super) found: Found,
 }
 
 impl CommandState {
     pub(super) fn new(settings: CommandCheck, next_run: Uptime) -> Self {
         let found = Found::Pending("the command has not ended yet".into());
-        Self { settings, next_run, is_running: false, left: 0, found }
+        Self { settings, next_run, is_running: false, left_since: None, found }
     }
 
     /// When it runs next; none while it runs.
@@ -41,17 +45,19 @@ impl CommandState {
         Some(Command {
             unit: format!("{UNIT}{check}.service"),
             argv: argv.to_vec(),
-            user,
+            user: user.to_string(),
             time: timeout_secs.duration(),
         })
     }
 
     /// Takes in how a run ended. While runs end alike, the first message stays: a number in it would be a write to the Node each time.
-    pub(super) fn ended(&mut self, outcome: &Outcome) {
+    pub(super) fn ended(&mut self, outcome: &Outcome, now: Uptime) {
         self.is_running = false;
-        self.left = if *outcome == Outcome::StillRuns { self.left + 1 } else { 0 };
-        // `nodevigil diagnose` runs it too.
-        if self.left == 1 {
+        let left_since = (*outcome == Outcome::StillRuns).then(|| self.left_since.unwrap_or(now));
+        self.left_since = left_since;
+        let time = self.settings.timeout_secs.duration() + END_WAIT;
+        // `nodevigil diagnose` runs it too, and so did the agent before this one.
+        if left_since.is_some_and(|since| now < since + time) {
             return;
         }
         let found = self.judge(outcome);
@@ -88,8 +94,6 @@ impl CommandState {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn state() -> CommandState {
@@ -128,22 +132,33 @@ mod tests {
             ("nodevigil-custom-a.service", "nobody", at(5))
         );
         assert_eq!((state.start("a", at(99)), state.next_run()), (None, None), "it runs");
-        state.ended(&exited(0, "ok"));
+        state.ended(&exited(0, "ok"), at(11));
         assert_eq!(state.next_run(), Some(at(70)));
     }
 
     #[test]
     fn the_message_changes_with_what_is_found_alone() {
         let mut state = state();
-        let mut ended = |outcome| {
-            state.ended(&outcome);
+        let mut ended = |outcome, secs| {
+            state.ended(&outcome, Duration::from_secs(secs));
             state.found.clone()
         };
-        assert!(matches!(ended(Outcome::StillRuns), Found::Pending(_)), "another agent may have started it");
-        assert_eq!(ended(exited(1, "offset 3 s")), Found::Problem("offset 3 s".into()));
-        assert_eq!(ended(exited(1, "offset 4 s")), Found::Problem("offset 3 s".into()));
-        assert_eq!(ended(Outcome::StillRuns), Found::Problem("offset 3 s".into()));
-        assert!(matches!(ended(Outcome::StillRuns), Found::Unknown(_)));
-        assert_eq!(ended(exited(0, "fine")), Found::Nothing("fine".into()));
+        assert_eq!(ended(exited(1, "offset 3 s"), 10), Found::Problem("offset 3 s".into()));
+        assert_eq!(ended(exited(1, "offset 4 s"), 70), Found::Problem("offset 3 s".into()));
+        assert_eq!(ended(exited(0, "fine"), 130), Found::Nothing("fine".into()));
+    }
+
+    #[test]
+    fn a_run_that_another_agent_started_has_its_time_before_it_cannot_be_killed() {
+        let mut state = state();
+        let mut ended = |outcome, secs| {
+            state.ended(&outcome, Duration::from_secs(secs));
+            state.found.clone()
+        };
+        assert!(matches!(ended(Outcome::StillRuns, 10), Found::Pending(_)), "it goes on");
+        assert!(matches!(ended(Outcome::StillRuns, 20), Found::Pending(_)), "it had 5 s, and 6 s to end");
+        assert!(matches!(ended(Outcome::StillRuns, 21), Found::Unknown(_)));
+        assert_eq!(ended(exited(1, "offset 3 s"), 30), Found::Problem("offset 3 s".into()));
+        assert_eq!(ended(Outcome::StillRuns, 40), Found::Problem("offset 3 s".into()));
     }
 }

@@ -96,7 +96,7 @@ fn take_in(checks: &mut [Check], seen: Seen) -> bool {
         }
         Seen::Ended(index, outcome) => {
             if let Watch::Command(state) = &mut checks[index].watch {
-                state.ended(&outcome);
+                state.ended(&outcome, now.uptime);
             }
         }
         Seen::KernelLine(line) => {
