@@ -6,11 +6,15 @@ use std::ops::Deref;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::Secs;
-use crate::condition::custom::{Definition, is_reserved};
+use crate::condition::custom::{Definition, UNKNOWN, is_reserved};
 use crate::condition::{ConditionType, Reason, Status};
 
 /// Each check has a condition, which every Node of every list carries.
 pub const MAX_CHECKS: usize = 32;
+/// systemd.unit(5).
+const UNIT_KINDS: &[&str] =
+    &["service", "socket", "mount", "automount", "timer", "path", "scope", "slice", "target", "swap", "device"];
+
 /// `[custom.NAME]`: a check of your own. It has one of the tables `unit`, `command` and `log`, which says what is checked (docs/checks.md).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -67,7 +71,7 @@ pub struct CommandCheck {
     pub timeout_secs: Secs<1, 3600, 10>,
     /// The user who runs it.
     #[serde(default = "root")]
-    pub user: String,
+    pub user: Name,
 }
 
 /// `[custom.NAME.log]`: lines of a log. Without `unit` and `identifier` it is the kernel's log.
@@ -75,9 +79,9 @@ pub struct CommandCheck {
 #[serde(deny_unknown_fields)]
 pub struct LogCheck {
     /// Read the journal of this unit.
-    pub unit: Option<String>,
+    pub unit: Option<UnitName>,
     /// Read the journal of this syslog identifier. Every user can choose theirs: a unit is safer.
-    pub identifier: Option<String>,
+    pub identifier: Option<Name>,
     /// What lines begin with. `*` is for any text, also in front.
     pub patterns: Patterns,
     /// For how many seconds after its last line there is a problem.
@@ -177,8 +181,8 @@ fn check_passed() -> ReasonName {
     ReasonName("CheckPassed".into())
 }
 
-fn root() -> String {
-    "root".into()
+fn root() -> Name {
+    Name("root".into())
 }
 
 /// `[custom]`, in which each check has a name and exactly one source.
@@ -201,6 +205,14 @@ impl TryFrom<CustomSettings> for Checked {
         }
         if check.source().is_none() {
             return Err("expected exactly one of the tables `unit`, `command` and `log`");
+        }
+        if check.reason == check.healthy_reason {
+            return Err("the reason of a problem is that of health: expected another `reason` or `healthy_reason`");
+        }
+        let is_over_before =
+            |log: &LogCheck| !log.until_boot && log.lasts_secs.duration() <= check.after_secs.duration();
+        if check.log.as_ref().is_some_and(is_over_before) {
+            return Err("a problem of the log ends before it is shown: expected `lasts_secs` above `after_secs`");
         }
         if let Some(kind) = &check.condition
             && is_reserved(kind)
@@ -248,11 +260,15 @@ macro_rules! checked {
 // (packaging/kubernetes/policy.yaml); the name of a check is part of the name of a unit.
 checked!(TypeName(String as "String") -> str, is_type, "a type such as ChronyHealthy or example.com/ChronyHealthy, of 47 characters at most");
 checked!(ReasonName(String as "String") -> str,
-    |text| is_camel_case(text) && text.len() <= 128 && Reason::by_name(text).is_none(),
+    |text| is_camel_case(text) && text.len() <= 128 && Reason::by_name(text).is_none() && *text != *UNKNOWN,
     "a reason in CamelCase, such as ChronyFailed, that is not one of nodevigil's (nodevigil explain)");
 checked!(ServiceName(String as "String") -> str,
     |text| text.strip_suffix(".service").is_some_and(|name| is_made_of(name, "-_.@:\\")),
     "a service, such as chrony.service");
+checked!(UnitName(String as "String") -> str,
+    |text| text.rsplit_once('.').is_some_and(|(name, kind)| is_made_of(name, "-_.@:\\") && UNIT_KINDS.contains(&kind)),
+    "a unit with its suffix, such as chrony.service");
+checked!(Name(String as "String") -> str, |text| !text.is_empty(), "a name");
 checked!(CheckName(String as "String") -> str,
     |text| is_made_of(text, "-") && text.len() <= 40 && *text == text.to_ascii_lowercase(),
     "a name of 40 lower-case letters, digits and `-` at most");

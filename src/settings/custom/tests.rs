@@ -18,7 +18,7 @@ fn a_check_has_defaults_and_exactly_one_source() {
     assert!(error(&both).contains("exactly one of the tables"), "{}", error(&both));
     let none = "[custom.a]\nreason = 'A'";
     assert!(error(none).contains("exactly one of the tables") && error(none).contains("line 1"), "{}", error(none));
-    let log = "[custom.a]\nreason = 'A'\nlog = { unit = 'a', identifier = 'b', patterns = ['x'] }";
+    let log = "[custom.a]\nreason = 'A'\nlog = { unit = 'a.service', identifier = 'b', patterns = ['x'] }";
     assert!(error(log).contains("a unit or an identifier"), "{}", error(log));
 }
 
@@ -33,21 +33,27 @@ fn what_is_invalid_is_refused_with_its_line() {
         ("reason = 'KubeletCrashed'", 2, "not one of nodevigil's"),
         ("reason = 'chrony down'", 2, "a reason in CamelCase"),
         ("problem = 'Unknown'", 4, "unknown variant"),
-        ("after_secs = 541", 4, "expected 0 to 540 seconds"),
+        ("after_secs = 541", 3, "expected 0 to 540 seconds"),
         ("unit.name = 'data.mount'", 3, "a service, such as chrony.service"),
         ("command.argv = ['df']", 3, "the absolute path of a program"),
         ("log.patterns = ['* ']", 3, "patterns with a text"),
         ("log.patterns = []", 3, "patterns with a text"),
+        ("log = { patterns = ['x'], unit = 'kubelet' }", 3, "a unit with its suffix, such as chrony.service"),
+        ("log = { patterns = ['x'], identifier = '' }", 3, "a name"),
+        ("command = { argv = ['/bin/true'], user = '' }", 3, "a name"),
+        ("reason = 'CheckUnknown'", 2, "not one of nodevigil's"),
+        ("healthy_reason = 'ChronyFailed'", 1, "the reason of a problem is that of health"),
+        ("after_secs = 300\nlog.patterns = ['x']", 1, "`lasts_secs`"),
     ] {
         let key = setting.split([' ', '.']).next().unwrap();
         let mut lines = ["[custom.a]", "reason = 'ChronyFailed'", "unit.name = 'chrony.service'", "# end"];
         match key {
             "reason" => lines[1] = setting,
-            "unit" | "command" | "log" => lines[2] = setting,
+            "unit" | "command" | "log" | "after_secs" => lines[2] = setting,
             _ => lines[3] = setting,
         }
         let error = error(&lines.join("\n"));
-        let place = if setting.contains("nodevigil's own") || wanted.starts_with("one of") { 1 } else { line };
+        let place = if wanted.starts_with("one of") { 1 } else { line };
         assert!(error.contains(wanted) && error.contains(&format!("line {place},")), "{setting}: {error}");
     }
     assert!(error(&CHRONY.replace(".chrony]", ".Chrony]")).contains("lower-case letters"));
@@ -82,4 +88,13 @@ fn checks_are_kept_as_they_are() {
     );
     let settings: Settings = toml::from_str(&text).unwrap();
     assert_eq!(toml::from_str::<Settings>(&toml::to_string(&settings).unwrap()).unwrap(), settings);
+}
+
+#[test]
+fn a_log_of_any_kind_of_unit_may_be_read_and_a_problem_until_boot_may_come_late() {
+    let log = |log: &str| format!("[custom.a]\nreason = 'A'\nafter_secs = 300\nlog = {{ patterns = ['x'], {log} }}");
+    for valid in ["lasts_secs = 301, unit = 'data.mount'", "until_boot = true, unit = 'a@b\\\\x2d.timer'"] {
+        let valid = log(&valid.replace('\'', "\""));
+        assert!(toml::from_str::<Settings>(&valid).is_ok(), "{valid}");
+    }
 }
