@@ -26,10 +26,16 @@ pub fn read(path: &Path, max_bytes: u64) -> io::Result<String> {
 pub fn replace(path: &Path, mode: u32, text: &str) -> io::Result<()> {
     let temporary = path.with_added_extension("tmp");
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&temporary)?;
-    file.set_permissions(Permissions::from_mode(mode))?; // whatever the umask is
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(temporary, path)
+    let replaced = (|| {
+        file.set_permissions(Permissions::from_mode(mode))?; // whatever the umask is
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&temporary, path)
+    })();
+    if replaced.is_err() {
+        fs::remove_file(temporary).ok();
+    }
+    replaced
 }
 
 /// What differs once a file has been written or replaced, or a name in a directory has come or gone.
@@ -112,7 +118,9 @@ mod tests {
         assert_eq!(read(&path, 3).unwrap(), "new");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o644);
         assert_eq!(read(&path, 2).unwrap_err().to_string(), "the file is larger than 2 bytes");
-        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "no temporary file is left");
+        fs::create_dir(directory.path().join("a")).unwrap();
+        replace(&directory.path().join("a"), 0o600, "").unwrap_err();
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2, "no temporary file is left");
     }
 
     #[test]
