@@ -32,7 +32,7 @@ const MAX_NAMES: usize = 3;
 #[serde(rename_all = "lowercase")]
 pub enum State {
     Running,
-    /// It was stopped while the host went on.
+    /// It ended, and nothing told that the host shuts down.
     Stopped,
     /// It ended in a shutdown of the host.
     Shutdown,
@@ -50,7 +50,7 @@ struct Marker {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastBoot {
     pub message: String,
-    /// Whether it ended as it should.
+    /// Whether nothing speaks for a reset or a crash.
     pub is_clean: bool,
 }
 
@@ -94,7 +94,7 @@ fn judge(marker: &Marker, names: &[String], panic: Option<String>) -> LastBoot {
     let since = format!("{:.0}", marker.at).to_ascii_lowercase().replace(['-', ':'], "");
     let of_boot: Vec<&str> =
         names.iter().map(String::as_str).filter(|name| *name >= since.as_str()).take(MAX_NAMES).collect();
-    let (at, is_clean) = (marker.at, marker.state == State::Shutdown && panic.is_none());
+    let (at, is_clean) = (marker.at, marker.state != State::Running && panic.is_none());
     let mut message = match marker.state {
         _ if panic.is_some() => "the last boot ended by a panic of the kernel".to_owned(),
         State::Shutdown => format!("the last boot ended by a shutdown at {at:.0}"),
@@ -141,10 +141,14 @@ fn find(directory: &Path, depth: usize, found: &mut Vec<(SystemTime, PathBuf)>) 
     }
 }
 
-/// Of a dump of the kernel's log, the lines from the one that says why, without their levels.
+/// Of a dump of the kernel's log at a panic, the lines from the one that says why, without their levels.
 fn panic_lines(text: &str) -> Option<String> {
     const BEGINS: [&str; 5] =
         ["Kernel panic", "BUG: ", "Oops: ", "general protection fault", "Unable to handle kernel"];
+    // An Oops leaves a dump too, and most hosts go on.
+    if !text.starts_with("Panic#") && !text.contains("Kernel panic") {
+        return None;
+    }
     let lines: Vec<&str> = text.lines().collect();
     let first = lines.iter().position(|line| BEGINS.iter().any(|begin| line.contains(begin)))?;
     let said = |line: &&str| line.split_once("] ").map_or(*line, |(_, said)| said).to_owned();
@@ -171,7 +175,8 @@ mod tests {
         );
         let reset = judged(State::Running, None);
         assert!(reset.message.ends_with("; its last records: 20261128t184502z-kubelet-crashed") && !reset.is_clean);
-        assert!(judged(State::Stopped, None).message.contains("is not known"));
+        let stopped = judged(State::Stopped, None);
+        assert!(stopped.message.contains("is not known") && stopped.is_clean, "{stopped:?}");
         let panic = judged(State::Running, Some("Kernel panic - not syncing")).message;
         assert!(
             panic.starts_with("the last boot ended by a panic") && panic.ends_with(": Kernel panic - not syncing"),
@@ -184,6 +189,9 @@ mod tests {
         let dump = "Panic#1 Part1\n<6>[  12.1] ok\n<0>[  13.5] Kernel panic - not syncing: sysrq triggered crash\n<4>[  13.6] CPU: 0\n<4>[ 13.7] x\n<4>[ 13.8] y\n";
         assert_eq!(panic_lines(dump).unwrap(), "Kernel panic - not syncing: sysrq triggered crash / CPU: 0 / x");
         assert_eq!(panic_lines("<6>[  12.1] ok\n"), None);
+        let oops = "Part1\n<1>[ 13.5] BUG: kernel NULL pointer dereference\n<4>[ 13.6] Oops: 0002 [#1] SMP\n";
+        assert_eq!(panic_lines(&format!("Oops#1 {oops}")), None, "the host went on");
+        assert!(panic_lines(&format!("Panic#2 {oops}")).unwrap().starts_with("BUG: kernel NULL"));
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir(directory.path().join("1")).unwrap();
         fs::write(directory.path().join("1/dmesg.txt"), dump).unwrap();

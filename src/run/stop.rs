@@ -48,13 +48,11 @@ pub async fn stop(agent: &mut Agent, mut api: watch::Receiver<ApiFacts>, setting
     let why = timeout(WHY_WAIT, why_stopped(daemonset.is_some())).await;
     let why = why.ok().and_then(Result::ok).unwrap_or(Stop::Other);
     let state = match why {
-        Stop::Shutdown => Some(last_boot::State::Shutdown),
-        Stop::OfUnit => Some(last_boot::State::Stopped),
-        Stop::Other => None,
+        Stop::Shutdown => last_boot::State::Shutdown,
+        // In a shutdown the bus may have ended first.
+        Stop::OfUnit | Stop::Other => last_boot::State::Stopped,
     };
-    if let Some(state) = state {
-        blocking::run("marking the end of the boot", MARK_WAIT, move || last_boot::end(state)).await.ok();
-    }
+    blocking::run("marking the end of the boot", MARK_WAIT, move || last_boot::end(state)).await.ok();
     let is_last = match daemonset {
         Some(name) => {
             timeout(POD_WHY_WAIT, is_wanted(&name, settings)).await.is_ok_and(|wanted| wanted.is_ok_and(|it| !it))
