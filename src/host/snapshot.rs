@@ -21,8 +21,11 @@ const LISTED: usize = 15;
 const MAX_FILE_SYSTEMS: usize = 60;
 /// A file of /proc is short; one of the host that is longer is not read.
 const MAX_FILE_BYTES: u64 = 1 << 20;
-/// How the types begin of file systems that a server has.
-const REMOTE: [&str; 6] = ["nfs", "nfs4", "cifs", "ceph", "9p", "fuse"];
+/// The types of file systems that wait for no server, whose space is read.
+const LOCAL: [&str; 13] =
+    ["ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "vfat", "tmpfs", "overlay", "squashfs", "erofs", "iso9660"];
+/// How the types begin of those that a server has.
+const REMOTE: [&str; 5] = ["nfs", "cifs", "ceph", "9p", "fuse"];
 
 /// Counters that are read twice, so that the record has what changed between.
 #[derive(Debug, Default)]
@@ -119,18 +122,21 @@ pub fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
-/// The space and the inodes of each file system that is mounted. Of a remote one only that it is: statvfs(2) would wait for its server.
+/// The space and the inodes of each local file system that is mounted. Of a remote one only that it is: statvfs(2) would wait for its
+/// server.
 pub fn file_systems() -> Value {
     let table = super::mounts::read(1).unwrap_or_default();
+    let mounts: Vec<_> = table.lines().filter_map(Mounted::parse).collect();
     let (mut seen, mut found) = (BTreeSet::new(), Vec::new());
-    for line in table.lines() {
-        let fields: Vec<_> = line.split(' ').collect();
-        let [_, _, device, _, at, options, .., kind, source, _] = *fields else { continue };
-        if found.len() >= MAX_FILE_SYSTEMS || !seen.insert(device.to_owned()) {
+    for (index, mount) in mounts.iter().enumerate() {
+        let is_local = mount.is_local() && !mount.is_covered(&mounts[index + 1..]);
+        let is_remote = REMOTE.iter().any(|remote| mount.kind.starts_with(remote));
+        if found.len() >= MAX_FILE_SYSTEMS || !(is_local || is_remote) || !seen.insert(mount.device) {
             continue;
         }
-        let mut shown = json!({"at": at, "type": kind, "source": source, "is_read_only": is_read_only(options)});
-        if !REMOTE.iter().any(|remote| kind.starts_with(remote)) {
+        let Mounted { at, kind, source, .. } = *mount;
+        let mut shown = json!({"at": at, "type": kind, "source": source, "is_read_only": is_read_only(mount.options)});
+        if is_local {
             let Some(space) = statvfs(at).ok().filter(|space| space.f_blocks > 0) else { continue };
             shown["bytes"] = (space.f_blocks * space.f_frsize).into();
             shown["free_bytes"] = (space.f_bavail * space.f_frsize).into();
@@ -140,6 +146,32 @@ pub fn file_systems() -> Value {
         found.push(shown);
     }
     found.into()
+}
+
+/// What a line of mountinfo tells.
+struct Mounted<'a> {
+    device: &'a str,
+    at: &'a str,
+    options: &'a str,
+    kind: &'a str,
+    source: &'a str,
+}
+
+impl<'a> Mounted<'a> {
+    fn parse(line: &'a str) -> Option<Self> {
+        let fields: Vec<_> = line.split(' ').collect();
+        let [_, _, device, _, at, options, .., kind, source, _] = *fields else { return None };
+        Some(Self { device, at, options, kind, source })
+    }
+
+    fn is_local(&self) -> bool {
+        LOCAL.contains(&self.kind)
+    }
+
+    /// Whether its path leads to a file system that is not local, such as an automount, and was mounted over it or over a directory above.
+    fn is_covered(&self, later: &[Self]) -> bool {
+        later.iter().any(|other| !other.is_local() && Path::new(self.at).starts_with(other.at))
+    }
 }
 
 fn is_read_only(options: &str) -> bool {
@@ -154,6 +186,22 @@ fn lines(path: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_space_of_what_a_server_or_an_automount_covers_is_not_read() {
+        let lines = [
+            "1 0 8:1 / / rw - ext4 /dev/sda1 rw",
+            "2 1 8:2 / /data rw shared:1 - xfs /dev/sdb rw",
+            "3 1 8:3 / /data/a rw - ext4 /dev/sdc rw",
+            "4 1 0:9 / /data rw - autofs systemd-1 rw",
+            "5 4 8:4 / /data rw - ext4 /dev/sdd rw",
+        ];
+        let mounts: Vec<_> = lines.into_iter().filter_map(Mounted::parse).collect();
+        let covered: Vec<_> =
+            mounts.iter().enumerate().map(|(index, mount)| mount.is_covered(&mounts[index + 1..])).collect();
+        assert_eq!(covered, [false, true, true, false, false]);
+        assert!(mounts[1].is_local() && !mounts[3].is_local());
+    }
 
     #[test]
     fn this_host_is_read() {
