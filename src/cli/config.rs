@@ -125,6 +125,8 @@ fn values(section: &str, table: Table, found: &mut impl FnMut(String, Value)) {
         let name = join(section, &key);
         match value {
             Value::Table(table) => values(&name, table, found),
+            // A URL can have a user or a signature in it.
+            Value::String(text) => found(name, redact::hide_secrets(&text).into()),
             value => found(name, value),
         }
     }
@@ -167,7 +169,8 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let directory = root.path().join("etc/nodevigil");
         fs::create_dir_all(directory.join("config.d")).unwrap();
-        let main = "kubelet.unit = 'a.service'\n\n[intent.node_labels]\n'x.io/pool' = 'blue'\n";
+        let main = "kubelet.unit = 'a.service'\n\n[intent.node_labels]\n'x.io/pool' = 'blue'\n\
+            [records]\nupload_url = 'https://a/{record}?sig=S3cretS3cretS3cret'\n";
         fs::write(directory.join("config.toml"), main).unwrap();
         let drop_in = "# ours\n[kubelet]\nunit = 'b.service'\n[reasons]\nKubeletHung.as = 'off'\n";
         fs::write(directory.join("config.d/a.toml"), drop_in).unwrap();
@@ -182,6 +185,7 @@ mod tests {
         assert_eq!(of("reasons.KubeletHung.as"), ("\"off\"".into(), "/config.d/a.toml:5"));
         assert_eq!(of("kubelet.start_grace_secs"), ("120".into(), "-"));
         let text = text(&settings);
+        assert!(text.contains("https://a/{record}?sig=***") && !text.contains("S3cret"), "{text}");
         assert!(
             text.lines().any(|line| line.starts_with("metrics.enabled")
                 && line.contains("default ")

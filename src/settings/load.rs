@@ -279,6 +279,12 @@ mod tests {
     }
 
     #[test]
+    fn an_error_has_no_signature_of_a_url() {
+        let error = error("records.upload_url = 'https://a.example.com/k?sv=1&sig=S3cretS3cretS3cret'");
+        assert!(error.contains("https://a.example.com/k?sv=1&sig=***") && !error.contains("S3cret"), "{error}");
+    }
+
+    #[test]
     fn every_setting_is_kept_and_its_error_names_it() {
         let mut settings = Settings::default();
         settings.kubelet.unit = Some("k3s.service".into());

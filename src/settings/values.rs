@@ -10,6 +10,9 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use super::ReasonSettings;
 use crate::condition::Reason;
 
+/// What is quoted of a value that is refused.
+const MAX_QUOTED_BYTES: usize = 300;
+
 /// A number of seconds from `MIN` to `MAX`; `DEFAULT` if it is not set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "i64")]
@@ -88,6 +91,8 @@ fn checked<'de, D: Deserializer<'de>>(
     if is_right(&text) {
         Ok(Some(text))
     } else {
+        // A URL can have a user or a signature in it.
+        let text = redact::sanitize_line(&text, MAX_QUOTED_BYTES);
         Err(de::Error::custom(format!("{text:?} is invalid: expected {wanted}")))
     }
 }
