@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::child;
 use super::goroutines::{self, Group};
@@ -72,9 +72,10 @@ fn blocked(output: &str) -> Option<String> {
 ///
 /// # Errors
 /// When the journal does not answer in time.
-pub async fn last_lines(invocation: &str, count: usize, time: Duration) -> io::Result<(Vec<String>, Vec<Group>)> {
+pub async fn last_lines(invocation: &str, count: usize, deadline: Instant) -> io::Result<(Vec<String>, Vec<Group>)> {
     let [of_run, about_run] = ["_SYSTEMD_INVOCATION_ID", "INVOCATION_ID"].map(|field| format!("{field}={invocation}"));
     let read = async |lines: &str| {
+        let time = deadline.saturating_duration_since(Instant::now());
         journalctl(&["--output=short-iso-precise", "--no-hostname", "--lines", lines, &of_run, "+", &about_run], time)
             .await
     };
@@ -84,10 +85,15 @@ pub async fn last_lines(invocation: &str, count: usize, time: Duration) -> io::R
     }
     let lines: Vec<&str> = output.lines().rev().collect();
     let (told, stacks) = without_stacks(&lines);
-    let first = told.len().saturating_sub(count);
-    // As one text, because a secret can have several lines.
-    let told = redact::hide_secrets(&told[first..].join("\n"));
-    Ok((told.lines().map(str::to_owned).collect(), goroutines::groups(stacks)))
+    Ok((last_without_secrets(&told, count), goroutines::groups(stacks)))
+}
+
+/// The last lines. A secret can have several, of which the first may be further up.
+fn last_without_secrets(lines: &[&str], count: usize) -> Vec<String> {
+    let read = &lines[lines.len().saturating_sub(FIRST_LINES_FACTOR * count)..];
+    let text = redact::hide_secrets(&read.join("\n"));
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(count)..].iter().map(|line| (*line).to_owned()).collect()
 }
 
 /// The lines that are not part of the stacks at the end, and the messages of those that are.
@@ -270,6 +276,13 @@ mod tests {
         assert_eq!(best("one\ntwo\n\n").as_deref(), Some("two"));
         assert_eq!(best("Error: x\nUsage:\n").as_deref(), Some("Error: x"));
         assert_eq!(best(""), None);
+    }
+
+    #[test]
+    fn a_secret_that_begins_before_the_last_lines_is_hidden() {
+        let lines = ["-----BEGIN PRIVATE KEY-----", "Y2FuYXJ5Y2FuYXJ5", "-----END PRIVATE KEY-----", "bye"];
+        let last = last_without_secrets(&lines, 3).join("\n");
+        assert!(last.ends_with("bye") && !last.contains("Y2FuYXJ5"), "{last}");
     }
 
     #[test]

@@ -81,9 +81,9 @@ async fn read(name: &'static str, work: impl FnOnce() -> Result<Value, String> +
 /// The last lines of the units' runs, and the goroutines that one has printed at its end.
 async fn journals(units: &[UnitRun]) -> Vec<Part> {
     const NAMES: [&str; 2] = ["journal", "journal_of_the_other_unit"];
-    let mut parts = Vec::new();
+    let (mut parts, deadline) = (Vec::new(), Instant::now() + DEADLINE);
     for ((run, lines), name) in units.iter().zip(MAX_LINES).zip(NAMES) {
-        match journal::last_lines(&run.invocation, lines, DEADLINE).await {
+        match journal::last_lines(&run.invocation, lines, deadline).await {
             Ok((lines, goroutines)) => {
                 parts.push((name, Ok(lines.into())));
                 if !goroutines.is_empty() {
