@@ -74,8 +74,13 @@ impl Names {
         {
             return Some(name.clone());
         }
+        if is_shown {
+            return None;
+        }
+        // The record of an earlier problem, which this one is not to be shown with.
+        self.known.remove(&key);
         self.begun.retain(|at| now.uptime < *at + HOUR);
-        if is_shown || !self.is_enabled || self.begun.len() >= MAX_PER_HOUR {
+        if !self.is_enabled || self.begun.len() >= MAX_PER_HOUR {
             return None;
         }
         let name = name(now.wall, &condition.reason);
@@ -102,7 +107,10 @@ fn split(message: &str) -> (&str, Option<&str>) {
 /// Whether it can be the name of a record, and so of a file.
 pub fn is_name(name: &str) -> bool {
     let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    name.len() < 100 && name.starts_with(|c: char| c.is_ascii_digit()) && name.chars().all(is_part)
+    let Some((time, reason)) = name.split_once("z-") else { return false };
+    let is_digits = |text: &str, count| text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_time = time.split_once('t').is_some_and(|(date, time)| is_digits(date, 8) && is_digits(time, 6));
+    name.len() < 100 && is_time && !reason.is_empty() && reason.chars().all(is_part)
 }
 
 /// Such as `20261128t184502z-kubelet-oom-killed`: in the order of time, and a DNS label.
@@ -149,6 +157,11 @@ mod tests {
         assert_eq!(name(at, "KubeletOOMKilled"), "20261128t184502z-kubelet-oom-killed");
         assert_eq!(name(at, "StorageIOError"), "20261128t184502z-storage-io-error");
         assert!(is_name(&name(at, "KubeletCrashed")) && !is_name("../20261128") && !is_name("2026/x"));
+        assert!(
+            ["7", "20261128t184502z", "20261128t184502z-", "20261128t18450xz-a", "2026é128t184502z-a"]
+                .iter()
+                .all(|no| !is_name(no))
+        );
     }
 
     #[test]
@@ -189,6 +202,12 @@ mod tests {
                 begun(&mut names, 1)
             })
             .sum();
+        let earlier = condition(Reason::KubeletCrashed, "m; record 20261128t184502z-kubelet-crashed");
+        names.adopt(&earlier, Duration::from_secs(1));
+        let (after, _) = shown(&mut names, &[], Reason::KubeletCrashed, 400);
+        assert_eq!(after[0].message, "m", "the hour has no more");
+        let (lasts, _) = shown(&mut names, &after, Reason::KubeletCrashed, 401);
+        assert_eq!(lasts[0].message, "m", "not the record of an earlier problem");
         names.known.clear();
         assert_eq!((count, begun(&mut names, 3601)), (20, 1));
         assert_eq!(shown(&mut Names::new(false), &[], Reason::KubeletCrashed, 1).1, 0);
