@@ -77,7 +77,10 @@ impl Record {
 
     /// Removes secrets and control characters.
     pub fn mask(&mut self) {
+        let conditions = [&mut self.condition].into_iter().chain(&mut self.conditions);
+        conditions.for_each(|condition| mask_text(&mut condition.message));
         self.timeline.iter_mut().for_each(|entry| mask_text(&mut entry.text));
+        self.missing.values_mut().for_each(mask_text);
         self.parts.values_mut().for_each(mask);
     }
 
@@ -136,6 +139,9 @@ pub mod tests {
         record
             .parts
             .insert("unit".into(), json!({"a": {"Text": "--token=canary", "n": 1}, "b": ["password: canary\u{1b}"]}));
+        record.condition.message = "--token=canary".into();
+        record.conditions = vec![record.condition.clone()];
+        record.missing.insert("units".into(), "--token=canary".into());
         record.mask();
         let text = record.text().unwrap();
         assert!(text.len() <= MAX_BYTES && text.contains("399 xxx") && !text.contains("\"0 xxx"));
