@@ -69,7 +69,7 @@ impl Records {
 pub fn names(all: &[Kept]) -> Value {
     let record = |kept: &Kept| {
         let record = kept.read().ok();
-        json!({"name": kept.name, "path": kept.path, "bytes": kept.bytes, "uploaded": kept.mark().exists(),
+        json!({"name": kept.name, "path": kept.path, "bytes": kept.bytes, "uploaded": kept.is_uploaded(),
             "begun_at": record.as_ref().map(|record| record.begun_at), "condition": record.map(|record| record.condition)})
     };
     all.iter().map(record).collect()

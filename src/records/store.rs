@@ -19,6 +19,9 @@ pub const VOLATILE: &str = "/run/nodevigil/records";
 /// What is kept in each: the newest.
 const MAX_RECORDS: usize = 20;
 const MAX_TOTAL_BYTES: u64 = 4 << 20;
+/// The extension of the marks, and of files that are not complete.
+const UPLOADED: &str = "uploaded";
+const TEMPORARY: &str = "tmp";
 /// A cloud keeps what is written to them. The first that can be opened is used.
 const CONSOLES: [&str; 2] = ["/dev/console", "/dev/ttyS0"];
 const MAX_CONSOLE_BYTES: usize = 600;
@@ -39,9 +42,24 @@ impl Kept {
         Reverse((second.to_owned(), self.modified))
     }
 
-    /// Its mark that it was uploaded.
-    pub fn mark(&self) -> PathBuf {
-        self.path.with_extension("uploaded")
+    /// Its marks that it was uploaded: next to it, and in memory if that cannot be written.
+    fn marks(&self) -> [PathBuf; 2] {
+        let name = Path::new(&self.name).with_added_extension(UPLOADED);
+        [self.path.with_extension(UPLOADED), Path::new(VOLATILE).join(name)]
+    }
+
+    pub fn is_uploaded(&self) -> bool {
+        self.marks().iter().any(|mark| mark.exists())
+    }
+
+    /// # Errors
+    /// When neither mark can be written.
+    pub fn mark_uploaded(&self) -> io::Result<()> {
+        let [mark, in_memory] = self.marks();
+        files::replace(&mark, 0o600, "").or_else(|_| {
+            create(Path::new(VOLATILE))?;
+            files::replace(&in_memory, 0o600, "")
+        })
     }
 
     /// # Errors
@@ -90,22 +108,42 @@ fn list_in(directory: &Path) -> Vec<Kept> {
 pub fn write(directory: &Path, record: &Record) -> io::Result<()> {
     let path = directory.join(format!("{}.json", record.name));
     let written = (|| {
-        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        create(directory)?;
         files::replace(&path, 0o600, &record.clone().text()?)?;
         // So that its name outlives a power failure too.
         fs::File::open(directory)?.sync_all()
     })();
-    prune(directory);
+    prune(directory, &record.name);
     written.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
-fn prune(directory: &Path) {
-    let mut total = 0;
-    for (count, kept) in list_in(directory).into_iter().enumerate() {
+fn create(directory: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)
+}
+
+/// Removes the oldest that are too many, and what is left of records that are gone. `written` stays, even if the clock was ahead when the
+/// others were written.
+fn prune(directory: &Path, written: &str) {
+    let mut all = list_in(directory);
+    all.sort_by_key(|kept| kept.name != written);
+    let (mut total, mut names) = (0, Vec::new());
+    for kept in all {
         total += kept.bytes;
-        if count >= MAX_RECORDS || total > MAX_TOTAL_BYTES {
-            fs::remove_file(kept.mark()).ok();
-            fs::remove_file(kept.path).ok();
+        if names.len() < MAX_RECORDS && total <= MAX_TOTAL_BYTES {
+            names.push(kept.name);
+        } else {
+            kept.marks().iter().chain([&kept.path]).for_each(|path| _ = fs::remove_file(path));
+        }
+    }
+    // The marks in memory are of records on the disk too, and what is not complete there is being written.
+    if directory == Path::new(VOLATILE) {
+        return;
+    }
+    for path in fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()) {
+        let name = path.file_name().and_then(|name| name.to_str()?.split('.').next()).unwrap_or_default();
+        let is_left = path.extension().is_some_and(|extension| extension == TEMPORARY || extension == UPLOADED);
+        if is_left && !names.iter().any(|kept| kept == name) {
+            fs::remove_file(&path).ok();
         }
     }
 }
@@ -117,6 +155,8 @@ fn prune(directory: &Path) {
 pub fn keep(record: &Record) -> io::Result<()> {
     // First in memory: the disk may hang.
     write(Path::new(VOLATILE), record)?;
+    // What was uploaded, if anything, was not complete.
+    fs::remove_file(Path::new(VOLATILE).join(&record.name).with_added_extension(UPLOADED)).ok();
     write(Path::new(PERSISTENT), record)?;
     fs::remove_file(Path::new(VOLATILE).join(format!("{}.json", record.name)))
 }
@@ -162,6 +202,22 @@ mod tests {
     }
 
     #[test]
+    fn what_was_just_written_stays_and_what_belongs_to_no_record_goes() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        // By a clock that was ahead.
+        for number in 0..20 {
+            write(path, &record(&format!("20361128t1845{number:02}z-kubelet-crashed"))).unwrap();
+        }
+        for left in ["20261127t184502z-a.json.tmp", "20261127t184502z-a.uploaded"] {
+            fs::write(path.join(left), "").unwrap();
+        }
+        write(path, &record("20261128t184502z-kubelet-crashed")).unwrap();
+        assert_eq!(fs::read_dir(path).unwrap().count(), 20);
+        assert_eq!(list_in(path)[19].name, "20261128t184502z-kubelet-crashed");
+    }
+
+    #[test]
     fn the_newest_twenty_are_kept_for_root_alone() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("records");
@@ -177,7 +233,7 @@ mod tests {
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&path), mode(&kept[0].path)), (0o700, 0o600));
         fs::write(path.join("20261128t184599z-large.json"), vec![b'x'; 4 << 20]).unwrap();
-        prune(&path);
+        prune(&path, &name(24));
         assert_eq!(list_in(&path).len(), 1, "4 MiB");
     }
 }

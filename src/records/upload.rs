@@ -5,22 +5,27 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use jiff::Timestamp;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Certificate, Client, Proxy};
+use reqwest::redirect::Policy;
+use reqwest::{Certificate, Client, Proxy, StatusCode};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
+use super::TIMEOUT as COMPLETION_TIMEOUT;
 use super::record::Record;
 use super::store::{self, Kept};
 use crate::files;
 use crate::host::child;
+use crate::host::clock::wall;
 use crate::settings::RecordSettings;
 use crate::trouble::{Trouble, Troubles};
 
 /// The hidden subcommand that uploads, and the environment variable with its settings: a command line can be read by every user.
 pub const SUBCOMMAND: &str = "upload-records";
 const SETTINGS: &str = "NODEVIGIL_RECORDS";
-/// One record's request, and all that wait.
+/// One record's connection and request, and all that wait.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 const TIMEOUT: Duration = Duration::from_mins(15);
 /// After a failure: doubled from the first to the last.
@@ -80,24 +85,25 @@ impl Uploads {
 /// What the child does: uploads every record that has no mark yet, the oldest first.
 ///
 /// # Errors
-/// At the first that fails, without what is secret in the URL.
+/// The last one, after all were tried, without what is secret in the URL.
 pub async fn upload_all() -> Result<(), String> {
     let uploaded = async {
         let settings: RecordSettings = serde_json::from_str(&std::env::var(SETTINGS).unwrap_or_default())?;
         let template = settings.upload_url.as_deref().context("there is no [records] upload_url")?;
-        let waiting: Vec<Kept> = store::list().into_iter().rev().filter(|kept| !kept.mark().exists()).collect();
+        let waiting: Vec<Kept> = store::list().into_iter().rev().filter(|kept| !kept.is_uploaded()).collect();
         if waiting.is_empty() {
             return Ok(());
         }
         let client = client(&settings)?;
+        let mut result = Ok(());
         for kept in waiting {
-            // One that cannot be read keeps no other from being uploaded.
-            let Ok(Record { node, .. }) = kept.read() else { continue };
-            let url = template.replace("{node}", &node).replace("{record}", &kept.name);
-            upload(&client, &url, &kept).await.with_context(|| kept.name.clone())?;
-            files::replace(&kept.mark(), 0o600, "")?;
+            // One that fails keeps no other from being uploaded.
+            let Some(record) = kept.read().ok().filter(|record| is_ready(record, wall())) else { continue };
+            let url = template.replace("{node}", &record.node).replace("{record}", &kept.name);
+            let uploaded = upload(&client, &url, &kept).await.and_then(|()| Ok(kept.mark_uploaded()?));
+            result = uploaded.with_context(|| kept.name.clone()).and(result);
         }
-        Ok(())
+        result
     };
     uploaded.await.map_err(|error: anyhow::Error| redact::sanitize_line(&format!("{error:#}"), 500))
 }
@@ -106,14 +112,26 @@ async fn upload(client: &Client, url: &str, kept: &Kept) -> anyhow::Result<()> {
     let request = client.put(url).header(CONTENT_TYPE, "application/json").body(kept.text()?);
     let answer = request.send().await.map_err(reqwest::Error::without_url)?;
     let status = answer.status();
-    ensure!(status.is_success(), "the server answers {status}");
+    ensure!(is_taken(status), "the server answers {status}");
     Ok(())
+}
+
+/// A server that lets a node replace nothing answers 409 or 412 if it has the record.
+fn is_taken(status: StatusCode) -> bool {
+    status.is_success() || [StatusCode::CONFLICT, StatusCode::PRECONDITION_FAILED].contains(&status)
+}
+
+/// Whether nothing more comes: it is complete, or its time for that is over.
+fn is_ready(record: &Record, now: Timestamp) -> bool {
+    record.took_millis.is_some() || now.duration_since(record.begun_at).unsigned_abs() > COMPLETION_TIMEOUT
 }
 
 fn client(settings: &RecordSettings) -> anyhow::Result<Client> {
     // The one that kube uses. It fails if there is one already, which is the same.
     rustls::crypto::ring::default_provider().install_default().ok();
-    let mut client = Client::builder().timeout(REQUEST_TIMEOUT).https_only(true).default_headers(headers(settings)?);
+    // A redirect would send the record and the headers to another server, or count as an upload.
+    let mut client = Client::builder().redirect(Policy::none()).https_only(true).default_headers(headers(settings)?);
+    client = client.connect_timeout(CONNECT_TIMEOUT).timeout(REQUEST_TIMEOUT);
     if let Some(path) = &settings.upload_ca_file {
         let certificates =
             Certificate::from_pem_bundle(read(path)?.as_bytes()).with_context(|| path.display().to_string())?;
@@ -145,4 +163,26 @@ fn headers(settings: &RecordSettings) -> anyhow::Result<HeaderMap> {
 
 fn read(path: &Path) -> anyhow::Result<String> {
     files::read(path, MAX_FILE_BYTES).with_context(|| path.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::records::record::tests::record;
+
+    #[test]
+    fn a_record_is_uploaded_once_nothing_more_comes() {
+        let mut record = record("20261128t184502z-kubelet-crashed");
+        let ready = |record: &Record, secs| is_ready(record, record.begun_at + Duration::from_secs(secs));
+        assert_eq!([15, 16].map(|secs| ready(&record, secs)), [false, true], "its completion failed");
+        record.took_millis = Some(1000);
+        assert!(ready(&record, 1));
+    }
+
+    #[test]
+    fn a_server_that_has_the_record_has_taken_it() {
+        let taken = [200, 201, 204, 409, 412].map(|code| is_taken(StatusCode::from_u16(code).unwrap()));
+        let refused = [303, 307, 400, 403, 404, 500].map(|code| is_taken(StatusCode::from_u16(code).unwrap()));
+        assert_eq!((taken, refused), ([true; 5], [false; 6]));
+    }
 }
