@@ -22,9 +22,9 @@ use tokio::time::sleep;
 use self::names::Names;
 use self::record::{ConditionPart, Record};
 use crate::condition::{Condition, Uptime};
-use crate::host::child;
 use crate::host::clock::{Now, uptime};
 use crate::host::timeline::Timeline;
+use crate::host::{blocking, child};
 use crate::settings::RecordSettings;
 use crate::trouble::Troubles;
 
@@ -32,6 +32,8 @@ use crate::trouble::Troubles;
 pub const SUBCOMMAND: &str = "complete-record";
 /// Its own deadlines end earlier.
 const TIMEOUT: Duration = Duration::from_secs(15);
+/// A serial console can hang.
+const CONSOLE_TIMEOUT: Duration = Duration::from_secs(2);
 /// So that the condition leaves the host first, and journald takes in what the process wrote at its end.
 const START_AFTER: Duration = Duration::from_millis(250);
 /// Records that wait; an hour has no more than twenty.
@@ -75,18 +77,22 @@ impl Recorder {
         self.timeline.note(to.kind.name(), &text, uptime());
     }
 
-    /// Begins the records that were named since the last call. What finds the queue full is logged and dropped.
+    /// Begins the records that were named since the last call: writes to /run what is known. What finds the queue full is not completed.
     pub fn begin(&mut self, conditions: &[Condition], node: &str, now: Now) {
         for (name, kind) in self.names.take_new() {
             let Some(condition) = conditions.iter().find(|condition| condition.kind == kind) else { continue };
-            let record = Record {
+            let mut record = Record {
                 conditions: conditions.iter().map(ConditionPart::from).collect(),
                 timeline: self.timeline.entries(now),
                 units: self.timeline.units(kind, now.uptime),
                 ..Record::new(name, node, condition, now.wall)
             };
-            if let Err(error) = self.records.try_send(record) {
-                tracing::warn!("a record is not written: {error}");
+            record.mask();
+            // In memory, so that it is left whatever becomes of those that wait.
+            if let Err(error) = store::write(Path::new(store::VOLATILE), &record) {
+                tracing::warn!("the record {} is not written: {error}", record.name);
+            } else if let Err(error) = self.records.try_send(record) {
+                tracing::warn!("a record is not completed: {error}");
             }
         }
     }
@@ -98,7 +104,7 @@ async fn run(settings: RecordSettings, mut records: mpsc::Receiver<Record>, trou
     let complete = async {
         while let Some(record) = records.recv().await {
             sleep(START_AFTER).await;
-            write(&record).await;
+            complete_one(&record).await;
             uploads.wake();
         }
         std::future::pending().await
@@ -109,15 +115,17 @@ async fn run(settings: RecordSettings, mut records: mpsc::Receiver<Record>, trou
     }
 }
 
-/// Writes what is known to /run, which is in memory, and has a child do the rest.
-async fn write(record: &Record) {
+/// Has a child read the rest. If the record does not get to the disk, says so on the console too.
+async fn complete_one(record: &Record) {
     let name = &record.name;
-    if let Err(error) = store::write(Path::new(store::VOLATILE), record) {
-        return tracing::warn!("the record {name} is not written: {error}");
-    }
     let completed: Result<Result<(), String>, String> = child::run_own(&[SUBCOMMAND, name], TIMEOUT).await;
     match completed.flatten() {
         Ok(()) => tracing::info!("wrote a record of the problem: nodevigil records show {name}"),
-        Err(why) => store::say_on_console(record, &why),
+        Err(why) => {
+            let line = store::not_on_disk(record, &why);
+            tracing::warn!("{line}");
+            let say = move || store::say_on_console(&line);
+            blocking::run("writing to the console", CONSOLE_TIMEOUT, say).await.ok();
+        }
     }
 }

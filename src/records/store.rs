@@ -161,9 +161,8 @@ pub fn keep(record: &Record) -> io::Result<()> {
     fs::remove_file(Path::new(VOLATILE).join(format!("{}.json", record.name)))
 }
 
-/// Says in one line that a problem has begun whose record is not on the disk, and why: in the journal, and on the console, which may be
-/// all that is left of the machine.
-pub fn say_on_console(record: &Record, why: &str) {
+/// In one line, that a problem has begun whose record is not on the disk, and why.
+pub fn not_on_disk(record: &Record, why: &str) -> String {
     let (condition, name) = (&record.condition, &record.name);
     let line = format!(
         "nodevigil: {}: {} is {} ({}): {}; {VOLATILE}/{name}.json is not on the disk: {why}",
@@ -173,8 +172,11 @@ pub fn say_on_console(record: &Record, why: &str) {
         condition.reason,
         condition.message
     );
-    let line = redact::sanitize_line(&line, MAX_CONSOLE_BYTES);
-    tracing::warn!("{line}");
+    redact::sanitize_line(&line, MAX_CONSOLE_BYTES)
+}
+
+/// Writes a line to the console, which may be all that is left of the machine. May hang.
+pub fn say_on_console(line: &str) {
     let flags = OFlags::NOCTTY | OFlags::NONBLOCK;
     let flags = i32::try_from(flags.bits()).unwrap_or_default();
     let open = |path: &&str| OpenOptions::new().write(true).custom_flags(flags).open(path).ok();
