@@ -6,6 +6,8 @@
 //!   `lastTransitionTime`, at most three times an hour; after that it is applied with the other manager's values, because the API server
 //!   would delete it if the apply left it out.
 
+mod refused;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -33,10 +35,6 @@ const HEARTBEAT: Duration = Duration::from_mins(30);
 const PUBLISHED_WITHIN: SignedDuration = SignedDuration::from_secs(5);
 /// The longest time between two attempts to write what the API server refuses.
 const LONGEST_DELAY: Duration = Duration::from_mins(1);
-/// When the condition of a custom check that the API server refuses is tried again. Of several each is tried alone, so far apart, because one
-/// of them may be the reason.
-const REFUSED_FOR: Duration = Duration::from_mins(10);
-const TRIED_APART: Duration = Duration::from_secs(2);
 
 /// A request to the API server.
 #[derive(Debug)]
@@ -171,60 +169,6 @@ impl Reconciler {
             Err(failure) => self.sender.must_read |= failure != Failure::Refused,
         }
         self.sender.answered(request, failure, now);
-    }
-
-    /// Takes in that an apply was refused, and whether another one may be sent at once. A policy that does not list the type of a custom
-    /// check must not hold nodevigil's own back: for a time those are left out that the Node does not have, and then those are kept that the
-    /// settings no longer name.
-    pub fn refused(&mut self, request: &Request, why: &str, now: Now) -> bool {
-        let Request::Apply(applied) = request else { return false };
-        let (facts, conditions) =
-            (self.node(), applied.status.iter().flat_map(|status| status.conditions.iter().flatten()));
-        let is_on_node = |condition: &NodeCondition| {
-            let shown = facts.and_then(|facts| facts.condition(&condition.type_));
-            shown.is_some_and(|shown| theirs(shown) == *condition)
-        };
-        let custom = conditions.filter_map(|condition| {
-            let kind = ConditionType::by_name(&condition.type_)?;
-            (matches!(kind, ConditionType::Custom(_)) && !is_on_node(condition)).then(|| kind.name())
-        });
-        let mut custom: Vec<_> = custom.collect();
-        let was_refused = |name: &&str| self.sender.types.get(name).is_some_and(|state| state.refused.is_some());
-        if custom.iter().any(was_refused) {
-            custom.retain(was_refused);
-        }
-        for (index, name) in (1..).zip(&custom) {
-            let wait = if custom.len() == 1 { REFUSED_FOR } else { TRIED_APART * index };
-            self.sender.types.entry(name).or_default().refused = Some((why.to_owned(), now.uptime + wait));
-        }
-        !custom.is_empty() || self.keep_obsolete(now)
-    }
-
-    fn keep_obsolete(&mut self, now: Now) -> bool {
-        let is_tried = now.uptime < self.sender.keeps_until;
-        let is_any = self.node.as_ref().is_some_and(|node| self.sender.obsolete(node).next().is_some());
-        if !is_tried && is_any {
-            self.sender.keeps_until = now.uptime + REFUSED_FOR;
-        }
-        !is_tried && is_any
-    }
-
-    /// In a sentence for each, the conditions of custom checks that the API server refuses; none if it takes all.
-    pub fn refused_types(&self) -> Option<String> {
-        let refused = self.sender.types.iter().filter_map(|(name, state)| {
-            let (why, _) = state.refused.as_ref()?;
-            Some(format!("the API server refuses condition {name} of a custom check: {why}; add the type to checkTypes in the policy"))
-        });
-        let kept = self
-            .node
-            .iter()
-            .filter(|_| self.sender.keeps_until > Uptime::ZERO)
-            .flat_map(|node| self.sender.obsolete(node));
-        let kept = kept.map(|shown| {
-            let kind = &shown.kind;
-            format!("condition {kind} is of no custom check any more and cannot be removed: list the type in checkTypes until the Node no longer shows it")
-        });
-        Some(refused.chain(kept).collect::<Vec<_>>().join("; ")).filter(|all| !all.is_empty())
     }
 
     fn observe(&mut self, node: Option<ObservedNode>, now: Now) {
