@@ -94,11 +94,11 @@ pub fn of_the_agent_stay_on_the_node(scene: &Scene) -> Result<()> {
     is_refused(&kubeconfig(&server, &json!({"token": "canary-of-the-kubeconfig"})), &["401 Unauthorized", KUBECONFIG])?;
     is_refused("users: [{name: u, user: {token: [canary-of-the-syntax]}}]", &[KUBECONFIG, "line 1"])?;
 
-    // Files that others could have written.
-    node.sh(&format!("echo canary-of-the-token-file >{TOKEN_FILE}; chmod 606 {TOKEN_FILE}"))?;
+    // Files that others could have written. One that everyone can read is refused for that first.
+    node.sh(&format!("echo canary-of-the-token-file >{TOKEN_FILE}; chmod 602 {TOKEN_FILE}"))?;
     is_refused(
         &kubeconfig(&server, &json!({"tokenFile": TOKEN_FILE})),
-        &[TOKEN_FILE, "mode 0606", "writable by users other than its owner"],
+        &[TOKEN_FILE, "mode 0602", "writable by users other than its owner"],
     )?;
     node.sh(&format!("chmod 660 {KUBECONFIG}"))?;
     is_refused(&kubeconfig(&server, &json!({})), &[KUBECONFIG, "mode 0660", "writable by users other than its owner"])?;
