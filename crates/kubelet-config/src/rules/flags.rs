@@ -6,7 +6,8 @@ pub(super) mod gates;
 pub(super) mod stray;
 pub(super) mod value;
 
-use super::{Finding, FlagUse, Report, Severity, Snapshot, Step, at, shortened};
+use super::{Finding, FlagUse, Report, Severity, Snapshot, Step, at, flags_in, shortened};
+use crate::kubelet::flag_text::FlagText;
 use crate::kubelet::flags::FlagSpec;
 use crate::kubelet::flags::table::{self, FLAGS};
 use crate::kubelet::text::nearest;
@@ -21,6 +22,19 @@ const OLDEST_SUPPORTED: Minor = Minor(34);
 /// Whether the table has every flag of that build: a distribution may add its own.
 fn is_in_the_table(version: &Version) -> bool {
     RELEASES.contains(&version.minor) && version.suffix.is_empty()
+}
+
+/// What a remedy that brings lost flags back must leave out: those with which this kubelet exits.
+pub(super) fn exception(snapshot: &Snapshot, lost: &[String]) -> Option<String> {
+    let minor = snapshot.version.as_ref().map_or(OLDEST_SUPPORTED, |version| version.minor);
+    let is_refused = |flag: &FlagText<'_>| match table::find(&flag.name) {
+        Some(spec) => !spec.known_in(minor) || flag.value.or(flag.next).is_some_and(|value| !spec.value.takes(value)),
+        None => snapshot.version.as_ref().is_some_and(is_in_the_table),
+    };
+    let refused = lost.iter().filter(|flag| flags_in(flag).first().is_some_and(is_refused));
+    let refused: Vec<String> = refused.map(|flag| format!("`{}`", shortened(flag))).collect();
+    let kubelet = snapshot.version.as_ref().map_or("the kubelet".to_owned(), |version| format!("kubelet {version}"));
+    (!refused.is_empty()).then(|| format!(". Leave out {}, with which {kubelet} exits", refused.join(" and ")))
 }
 
 /// How many findings of a rule are worth having: the kubelet exits at the first of them.

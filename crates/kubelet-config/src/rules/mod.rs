@@ -320,6 +320,9 @@ pub fn lint(snapshot: &Snapshot) -> Report {
             let (first, rest) = rule(finding.rule)?.fix.split_at_checked(1)?;
             Some(first.to_lowercase() + rest.trim_end_matches('.'))
         });
+        if let Some((fix, exception)) = finding.fix.as_mut().zip(flags::exception(snapshot, &finding.lost_flags)) {
+            fix.push_str(&exception);
+        }
     }
     secret::hide(snapshot, &mut report);
     report

@@ -149,3 +149,19 @@ fn a_percent_sign_that_is_no_specifier_costs_the_assignment() {
     let command = "[Service]\nExecStart=\nExecStart=/usr/bin/kubelet --root-dir=/a%20b\n";
     assert!(drop_in("SD018", command).is_empty(), "SD008 says so");
 }
+
+#[test]
+fn what_is_said_to_bring_a_line_back_leaves_out_what_the_kubelet_refuses() {
+    let fix = |flags: &str, version: &str| {
+        let text = format!("[Service]\nEnviroment=\"KUBELET_X_ARGS={flags}\"\n");
+        let inputs = Inputs { version: version.parse().ok(), ..Inputs::default() };
+        let found = findings_with(&kubeadm().file(OWN, text), inputs);
+        found.into_iter().find(|one| one.rule == "SD011").and_then(|one| one.fix).unwrap()
+    };
+    assert!(!fix("--v=4 --max-pods=50", "1.36.3").contains("Leave out"));
+    let removed = fix("--network-plugin=cni --v=4", "1.36.3");
+    assert!(removed.ends_with(". Leave out `--network-plugin=cni`, with which kubelet 1.36.3 exits"), "{removed}");
+    assert!(fix("--max-pods=many", "1.36.3").contains("Leave out `--max-pods=many`"), "a value that it does not take");
+    assert!(fix("--max-pod=5", "1.36.3").contains("Leave out `--max-pod=5`"), "a flag that no release has");
+    assert!(fix("--network-plugin=cni", "").contains("with which the kubelet exits"), "no release that is supported");
+}
