@@ -38,7 +38,17 @@ pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> O
     }
     let written = bare(name);
     let known = known.filter(|known| known.len() <= MAX_NAME_BYTES);
+    let words = |name: &str| {
+        let mut words: Vec<String> = name.split(['-', '_']).map(str::to_lowercase).collect();
+        words.sort();
+        words
+    };
+    let own = words(name);
     let slips = |known: &'a str| {
+        // The same words in another order are no slip.
+        if own.len() > 1 && words(known) == own {
+            return Some((0, known));
+        }
         let bare = bare(known);
         let most = match written.len().min(bare.len()) {
             ..3 => 0,

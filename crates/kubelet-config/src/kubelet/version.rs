@@ -29,6 +29,13 @@ pub struct Version {
 #[error("`{0}` is no Kubernetes version: write it as 1.33.4 or v1.33")]
 pub struct BadVersion(String);
 
+impl Version {
+    /// Whether it is a build of Kubernetes itself: k3s, RKE2, k0s and EKS add no flags or feature gates of their own.
+    pub(crate) fn is_of_kubernetes(&self) -> bool {
+        self.suffix.is_empty() || ["+k3s", "+rke2", "+k0s", "-eks-"].iter().any(|own| self.suffix.starts_with(own))
+    }
+}
+
 impl FromStr for Version {
     type Err = BadVersion;
 

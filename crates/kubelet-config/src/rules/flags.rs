@@ -21,7 +21,7 @@ const OLDEST_SUPPORTED: Minor = Minor(34);
 
 /// Whether the table has every flag of that build: a distribution may add its own.
 fn is_in_the_table(version: &Version) -> bool {
-    RELEASES.contains(&version.minor) && version.suffix.is_empty()
+    RELEASES.contains(&version.minor) && version.is_of_kubernetes()
 }
 
 /// What a remedy that brings lost flags back must leave out: those with which this kubelet exits.

@@ -76,7 +76,7 @@ fn judge(snapshot: &Snapshot, set: &Set<'_>) -> Option<Finding> {
         let finding = finding(snapshot, set, gate, Severity::Warning, refusal, "a kubelet that refuses the gate exits");
         return Some(finding.and("The version of this one is not known"));
     };
-    let is_listed = gates::RELEASES.contains(&version.minor) && version.suffix.is_empty();
+    let is_listed = gates::RELEASES.contains(&version.minor) && version.is_of_kubernetes();
     if let Some(refusal) = refused_by(version.minor) {
         return Some(if matches!(refusal, Refusal::Unknown) && !is_listed {
             finding(snapshot, set, gate, Severity::Warning, refusal, "a kubelet that does not know it exits")

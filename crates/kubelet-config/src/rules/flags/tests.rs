@@ -61,9 +61,13 @@ fn fl001_knows_what_one_dash_does() {
 
 #[test]
 fn fl001_is_no_more_than_a_warning_where_the_table_may_lack_a_flag() {
-    for inputs in [version("1.33.5+k3s1"), version("1.38.0"), Inputs::default()] {
+    for inputs in [version("1.33.5-gke.100"), version("1.38.0"), Inputs::default()] {
         let found = found(&host("--vendor-flag=1"), inputs, "FL001");
         assert!(found[0].starts_with("warning "), "{found:?}");
+    }
+    for release in ["1.33.5+k3s1", "1.33.5+rke2r1", "1.33.5+k0s.0", "1.33.5-eks-113cf36"] {
+        let found = found(&host("--vendor-flag=1"), version(release), "FL001");
+        assert!(found[0].starts_with("fatal "), "{found:?}");
     }
 }
 
@@ -177,7 +181,7 @@ fn fl006_judges_a_gate_by_the_kubelets_release() {
         ("1.26.15", gate, ""),
         ("1.28.4+k3s1", gate, "fatal"),
         ("1.33.4", "--feature-gates=GracefullNodeShutdown=true", "fatal"),
-        ("1.33.4-eks-1", "--feature-gates=GracefullNodeShutdown=true", "warning"),
+        ("1.33.4-gke.1", "--feature-gates=GracefullNodeShutdown=true", "warning"),
         ("1.99.0", "--feature-gates=NoSuchThing=true", "warning"),
         ("1.25.0", "--feature-gates=ImageVolume=true", "fatal"),
         ("1.33.4", "--feature-gates=NodeSwap=false", "warning"),
@@ -221,9 +225,9 @@ fn fl006_takes_the_gate_away_or_corrects_its_name() {
     for (extra, kubelet, rule) in [
         ("--feature-gates=UserNamespacesPodSecurityStandards=true", "1.34.1", "FL006"),
         ("--feature-gates=BrandNewGate=true", "1.38.0", "FL006"),
-        ("--feature-gates=GracefullNodeShutdown=true", "1.33.4-eks-1", "FL006"),
+        ("--feature-gates=GracefullNodeShutdown=true", "1.33.4-gke.1", "FL006"),
         ("--brand-new-flag=7", "1.38.0", "FL001"),
-        ("--max-podz=7", "1.33.4-eks-1", "FL001"),
+        ("--max-podz=7", "1.33.4-gke.1", "FL001"),
     ] {
         assert_eq!(fixed_line(extra, kubelet, rule), extra);
     }
@@ -323,4 +327,20 @@ fn a_flag_that_overrides_the_file_is_told_with_both_places() {
     let sized = file.replace("maxPods: 50", "systemReserved: {memory: 1Gi}");
     let map = host("--system-reserved=memory=100Mi --config-dir=/d").file("/d/10-own.conf", sized);
     assert!(found(&map, Inputs::default(), "RS007")[0].starts_with("warning /d/10-own.conf:3: "));
+}
+
+#[test]
+fn fl001_knows_the_same_words_in_another_order() {
+    assert!(of("--fail-on-swap=false", "FL001")[0].contains("Did you mean --fail-swap-on?"));
+    assert_eq!(fixed_line("--fail-on-swap=false", "1.33.4", "FL001"), "--fail-swap-on=false");
+}
+
+#[test]
+fn fl004_tells_of_a_second_equals_sign() {
+    assert!(
+        of("--volume-plugin-dir==/data", "FL004")[0]
+            .starts_with("error /etc/default/kubelet:1: --volume-plugin-dir has two equals")
+    );
+    assert_eq!(fixed_line("--volume-plugin-dir==/data", "1.33.4", "FL004"), "--volume-plugin-dir=/data");
+    assert!(of("--node-labels=a=b", "FL004").is_empty());
 }

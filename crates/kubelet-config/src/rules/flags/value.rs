@@ -19,6 +19,11 @@ pub(in crate::rules) fn bad_value(snapshot: &Snapshot, report: &mut Report) {
         } else if used.value_in_next_word && names_a_flag(&used.value) {
             let message = format!("{flag} has no value: the kubelet takes '{value}' as its value and not as a flag");
             (Severity::Error, message, format!("write {flag}=VALUE, or delete {flag},"))
+        } else if let Some(rest) = used.value.strip_prefix('=') {
+            let message = format!("{flag} has two equals signs: the second one is a part of its value, {value}");
+            let finding = Finding::new("FL004", Severity::Error, at, message);
+            report.add(finding.with(at::set_value(snapshot, used, rest)));
+            continue;
         } else if let Some(flag) =
             flags_in(&used.value).first().filter(|found| found.offset > 0 && !in_braces(snapshot, used))
         {
