@@ -9,6 +9,7 @@ mod values;
 use super::settings;
 use super::{Finding, Launcher, Lifecycle, Location, Report, Severity, Snapshot, Step, at};
 use crate::kubelet::config::{ConfigFile, ConfigFileState, KIND, UnknownField, fields};
+use crate::kubelet::machine::FileState;
 
 pub(super) fn unreadable(snapshot: &Snapshot, report: &mut Report) {
     for file in &snapshot.config.files {
@@ -43,16 +44,23 @@ fn bad(snapshot: &Snapshot, file: &ConfigFile, rule: &'static str) -> Option<Fin
     })
 }
 
+/// The kubeconfig of a node that `kubeadm join` has set up.
+const KUBEADMS: &str = "/etc/kubernetes/kubelet.conf";
+
 fn missing(snapshot: &Snapshot, file: &ConfigFile) -> Finding {
     let (file, at) = (&file.at, file.declared.clone());
-    if snapshot.lifecycle == Lifecycle::BeforeFirstStart {
+    // What one gives k3s or a snap nothing writes later; of kubeadm's two files both are there after the join.
+    let is_own = snapshot.command.launcher != Launcher::Direct;
+    let has_joined = matches!(&snapshot.machine.kubeconfig, FileState::Present(found) if &*found.at.file == KUBEADMS);
+    if snapshot.lifecycle == Lifecycle::BeforeFirstStart && !has_joined && !is_own {
         let message = format!(
             "{file} does not exist yet: the kubelet exits until kubeadm join (or the installer) has written it"
         );
         return Finding::new("CF001", Severity::Info, at, message)
             .say("nothing, if kubeadm join or the installer is still to run");
     }
-    let fix = format!("run kubeadm join, which writes {file}, or correct the path at {at}");
+    let join = if &*file.file == "/var/lib/kubelet/config.yaml" { "run kubeadm join, which writes" } else { "write" };
+    let fix = format!("{join} {file}, or correct the path at {at}");
     let message = format!("--config names {file}, which does not exist: the kubelet exits");
     Finding::new("CF001", Severity::Fatal, at, message).say(fix)
 }

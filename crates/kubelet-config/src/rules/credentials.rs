@@ -45,13 +45,24 @@ pub(super) fn no_credentials(snapshot: &Snapshot, report: &mut Report) {
         report.findings.extend(without_certificate(snapshot));
         return;
     };
-    let is_spoilt = matches!(machine.kubeconfig, FileState::Bad { .. }) || !is_missing(&machine.bootstrap_kubeconfig);
-    if snapshot.lifecycle == Lifecycle::BeforeFirstStart && !is_spoilt {
+    if snapshot.lifecycle == Lifecycle::BeforeFirstStart
+        && is_missing(&machine.kubeconfig)
+        && is_missing(&machine.bootstrap_kubeconfig)
+    {
         return;
     }
     let path = snapshot.settings.text("--kubeconfig").unwrap_or_default();
     let is_kubeadm = snapshot.command.launcher == Launcher::Direct && path == "/etc/kubernetes/kubelet.conf";
     let base = format!("the kubelet has no credentials and exits. Its kubeconfig {path} {reason}");
+    if let FileState::Present(found) = &machine.kubeconfig
+        && found.missing_files.is_empty()
+    {
+        let message = format!(
+            "the user of the current context of {path} is not there or {reason}: the API server refuses the kubelet, and no Node \
+             is registered"
+        );
+        return report.add(Finding::new(ID, Severity::Error, at, message).say(if is_kubeadm { JOIN } else { PROVIDE }));
+    }
     let bootstrap = unusable(&machine.bootstrap_kubeconfig);
     let (at, message) = match bootstrap {
         // The bootstrap kubeconfig is the one to correct, if somebody wrote one.

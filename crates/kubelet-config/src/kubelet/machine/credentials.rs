@@ -48,7 +48,7 @@ fn read(tree: &dyn Tree, path: &str, renewed: Option<PathBuf>) -> FileState<Kube
         // The parser's own reason may quote the text.
         let document =
             parse(at, &String::from_utf8_lossy(bytes)).map_err(|error| (error.at, "is not valid YAML".to_owned()))?;
-        let (server, user) = understand(&document).map_err(|reason| (at.clone(), reason))?;
+        let (cluster, server, user) = understand(&document).map_err(|reason| (at.clone(), reason))?;
         let mut found = Kubeconfig {
             credential: credential(user),
             server: Some(server),
@@ -60,12 +60,18 @@ fn read(tree: &dyn Tree, path: &str, renewed: Option<PathBuf>) -> FileState<Kube
             at: at.clone(),
         };
         follow(tree, user, renewed, &mut found);
+        // The kubelet reads it as well.
+        let authority = said(Some(cluster), "certificate-authority");
+        let authority = authority.filter(|_| said(Some(cluster), "certificate-authority-data").is_none());
+        let directory = Path::new(&*at.file).parent().unwrap_or(Path::new("/"));
+        let missing = authority.map(|path| directory.join(path)).filter(|path| !tree.exists(path));
+        found.missing_files.extend(missing.map(|path| path.to_string_lossy().into_owned()));
         Ok(found)
     })
 }
 
-/// The server and the user of the current context.
-fn understand(document: &Node) -> Result<(String, Option<&Node>), String> {
+/// The cluster with its server, and the user, of the current context.
+fn understand(document: &Node) -> Result<(&Node, String, Option<&Node>), String> {
     if let Some(kind) = said(Some(document), "kind").filter(|kind| *kind != "Config") {
         return Err(format!("is a {}, not a kubeconfig", kind.chars().take(64).collect::<String>()));
     }
@@ -76,10 +82,11 @@ fn understand(document: &Node) -> Result<(String, Option<&Node>), String> {
     let current = said(Some(document), "current-context").unwrap_or_default();
     let context =
         named("contexts", current, "context").ok_or("has no context of the name that current-context gives")?;
-    let server = said(Some(context), "cluster").and_then(|name| said(named("clusters", name, "cluster"), "server"));
+    let cluster = said(Some(context), "cluster").and_then(|name| named("clusters", name, "cluster"));
     let user = said(Some(context), "user").and_then(|name| named("users", name, "user"));
-    let server = server.ok_or("has no cluster with a server in its current context")?;
-    Ok((server.to_owned(), user))
+    let cluster = cluster.and_then(|cluster| Some((cluster, said(Some(cluster), "server")?)));
+    let (cluster, server) = cluster.ok_or("has no cluster with a server in its current context")?;
+    Ok((cluster, server.to_owned(), user))
 }
 
 /// The text of a key, if it is not empty.

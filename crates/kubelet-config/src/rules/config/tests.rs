@@ -166,7 +166,9 @@ fn a_missing_file_is_normal_before_the_join() {
     let tree = kubeadm().without(CONFIG);
     let after = found(&tree, Inputs::default(), "CF001");
     assert!(after[0].starts_with(&format!("fatal {DROP_IN}:3")), "{after:?}");
-    assert!(found(&tree, before(), "CF001")[0].starts_with("info"));
+    assert!(found(&tree, before(), "CF001")[0].starts_with("fatal"), "kubeadm has written the kubeconfig, too");
+    let image = tree.without("/etc/kubernetes/kubelet.conf");
+    assert!(found(&image, before(), "CF001")[0].starts_with("info"));
 }
 
 #[test]
@@ -326,4 +328,14 @@ fn a_default_of_the_main_file_is_set_when_dropins_are_merged() {
     let tree = with_dir().file("/d/a.conf", format!("{HEAD}maxParallelImagePulls: 5\n"));
     assert!(found(&tree, version("1.33.0"), "CF007")[0].starts_with("fatal /d/a.conf:3: "));
     assert!(found(&with("maxParallelImagePulls: 5\n"), version("1.33.0"), "CF007").is_empty());
+}
+
+#[test]
+fn a_cgroup_that_a_script_may_make_is_no_fatal_finding() {
+    let text = format!("{HEAD}cgroupRoot: /kubelet\n");
+    let tree = kubeadm().file(CONFIG, text).file("/sys/fs/cgroup/cgroup.controllers", "cpu memory\n");
+    assert!(found(&tree, Inputs::default(), "CF007")[0].contains("cgroupRoot is /kubelet"));
+    let made = "[Service]\nExecStartPre=/kind/bin/create-kubelet-cgroup-v2\n";
+    let tree = tree.file("/etc/systemd/system/kubelet.service.d/11-kind.conf", made);
+    assert!(found(&tree, Inputs::default(), "CF007").is_empty());
 }

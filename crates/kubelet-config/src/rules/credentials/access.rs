@@ -1,6 +1,6 @@
 //! Whom the kubelet lets use its own API.
 
-use super::{Finding, Report, Severity, Snapshot, settings};
+use super::{Finding, Launcher, Report, Severity, Snapshot, settings};
 use crate::rules::remedy;
 
 const ANONYMOUS: &str = "authentication.anonymous.enabled";
@@ -57,7 +57,10 @@ pub(in crate::rules) fn always_allow(snapshot: &Snapshot, report: &mut Report) {
     );
     // Webhook asks the API server, and refuses everybody who cannot be authenticated.
     let has_tokens = has_tokens(snapshot);
-    let finding = Finding::new("AU008", Severity::Error, settings::place(snapshot, MODE), message);
+    // MicroK8s is shipped like that.
+    let is_shipped = snapshot.command.launcher == Launcher::MicroK8s && settings::is_default(snapshot, MODE);
+    let severity = if is_shipped { Severity::Warning } else { Severity::Error };
+    let finding = Finding::new("AU008", severity, settings::place(snapshot, MODE), message);
     if snapshot.settings.text("--kubeconfig").is_none() {
         // With Webhook a kubelet that cannot ask an API server exits.
         report.add(

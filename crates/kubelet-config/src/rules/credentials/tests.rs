@@ -6,7 +6,7 @@ use crate::kubelet::config::{ConfigFile, ConfigFileState, UnknownField};
 use crate::kubelet::effective::From;
 use crate::kubelet::resolve::{Inputs, Overrides, resolve};
 use crate::kubelet::snapshot::Process;
-use crate::kubelet::tree::Tree;
+use crate::kubelet::tree::{MemoryTree, Tree};
 use crate::rules::lint;
 use crate::rules::tests::hosts;
 use crate::rules::tests::support::{findings_with, found, kubeadm, says, with_settings};
@@ -445,4 +445,16 @@ fn a_start_depends_on_the_kubeconfigs_own_certificate() {
     alone.settings.0.get_mut("rotateCertificates").unwrap().value = false.into();
     expire(&mut alone, false);
     assert!(says(&alone, "AU002")[0].starts_with("error"), "it runs, and the API server refuses it");
+}
+
+#[test]
+fn a_kubeconfig_that_is_there_must_be_usable_before_the_first_start_too() {
+    let before = || Inputs { lifecycle: Lifecycle::BeforeFirstStart, ..Inputs::default() };
+    let fatal = |tree: &MemoryTree| found(tree, before(), "AU001").join("|");
+    assert_eq!(fatal(&kubeadm().without(KUBECONFIG)), "", "kubeadm join is still to come");
+    let text = "kind: Config\ncurrent-context: c\ncontexts:\n- {name: c, context: {cluster: k, user: u}}\nclusters:\n- {name: k, cluster: {server: 'https://a:1'}}\nusers:\n- {name: other, user: {token: x}}\n";
+    let nobody = fatal(&kubeadm().file(KUBECONFIG, text));
+    assert!(nobody.starts_with("error") && nobody.contains("the user of the current context"), "it runs: {nobody}");
+    let dangling = kubeadm().without("/var/lib/kubelet/pki/kubelet-client-current.pem");
+    assert!(fatal(&dangling).contains("kubelet-client-current.pem"), "{}", fatal(&dangling));
 }
