@@ -149,7 +149,12 @@ pub(super) fn protect_kernel_defaults(snapshot: &Snapshot, report: &mut Report) 
     );
     let values: Vec<(&str, &str)> = wrong.iter().map(|(name, wanted, _)| (*name, *wanted)).collect();
     let persisted = persist(&values);
-    let fix = format!("before {unit} starts, {persisted}. Or set protectKernelDefaults: false at {from}");
+    let or = if snapshot.command.launcher.rancher_name().is_some() {
+        "delete the line"
+    } else {
+        "set protectKernelDefaults: false"
+    };
+    let fix = format!("before {unit} starts, {persisted}. Or {or} at {from}");
     let finding = Finding::new("KN004", Severity::Fatal, first.at.clone(), message).say(fix);
     report.add(finding.step(from, "protectKernelDefaults is true here"));
 }

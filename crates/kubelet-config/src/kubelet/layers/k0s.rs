@@ -3,7 +3,8 @@
 
 use serde_json::json;
 
-use super::{KubeletCommand, Launcher, ReplacedList};
+use super::{KubeletCommand, Launcher, ReplacedList, UnknownOption};
+use crate::kubelet::flags::table;
 use crate::kubelet::systemd::{Arg, Unit};
 use crate::kubelet::text::chars;
 
@@ -26,19 +27,39 @@ pub(super) fn resolve_command(unit: &Unit, first: usize) -> KubeletCommand {
         format!("--kubeconfig={data}/kubelet.conf"),
         format!("--cert-dir={data}/kubelet/pki"),
     ];
-    let own = own.map(|text| Arg::new(text, command.at().clone()));
+    let cloud = has("enable-cloud-provider").then(|| "--cloud-provider=external".to_owned());
+    let own: Vec<Arg> = own.into_iter().chain(cloud).map(|text| Arg::new(text, command.at().clone())).collect();
+    let labels = values(words, "labels").into_iter();
+    let labels = labels.map(|word| Arg { text: format!("--node-labels={}", word.text), ..word });
     let mut given = values(words, "kubelet-extra-args");
     let extra = given.pop();
-    let flags = extra.iter().flat_map(split).collect::<Vec<_>>();
+    let flags = labels.chain(extra.iter().flat_map(split)).collect::<Vec<_>>();
     let built_in = [vec![true; own.len()], vec![false; flags.len()]].concat();
     let replaced = given.iter().filter_map(|lost| replaced(lost, extra.as_ref()?, &flags)).collect();
     let args = own.into_iter().chain(flags).collect();
-    KubeletCommand { args, built_in, replaced, settings: settings(), ..kubelet }
+    let unknown_options = words.iter().filter_map(unknown).collect();
+    KubeletCommand { args, built_in, replaced, unknown_options, settings: settings(), ..kubelet }
+}
+
+/// A flag of the kubelet among k0s's own, which has none of that name.
+fn unknown(word: &Arg) -> Option<UnknownOption> {
+    const BOTH_HAVE: [&str; 4] = ["config", "feature-gates", "help", "version"];
+    let (name, value) = word.text.strip_prefix("--")?.split_once('=').unwrap_or((&word.text[2..], ""));
+    let at = word.at();
+    table::find(name).filter(|_| !BOTH_HAVE.contains(&name)).map(|_| UnknownOption {
+        key: name.to_owned(),
+        at: at.clone(),
+        has_comment: false,
+        items: vec![(value.to_owned(), at.clone())],
+        meant: None,
+        is_given: false,
+        is_fatal: true,
+    })
 }
 
 /// The values of an option, in order; of a switch `true`.
 fn values(words: &[Arg], option: &str) -> Vec<Arg> {
-    let is_switch = matches!(option, "enable-worker" | "single");
+    let is_switch = matches!(option, "enable-cloud-provider" | "enable-worker" | "single");
     let value = |(index, word): (usize, &Arg)| {
         let rest = word.text.strip_prefix("--")?.strip_prefix(option)?;
         match rest.strip_prefix('=') {

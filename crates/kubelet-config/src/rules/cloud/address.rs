@@ -17,6 +17,15 @@ pub(in crate::rules) fn node_ip(snapshot: &Snapshot, report: &mut Report) {
         return;
     }
     let place = at::value_part(snapshot, used, 0, used.value.len());
+    if let Some((first, _)) = used.value.split_once(',').filter(|_| !takes_two(snapshot)) {
+        let message = format!(
+            "--node-ip is {}. With a cloud provider a kubelet before 1.29 takes one address and exits: the cloud controller \
+             adds the other one",
+            shortened(&used.value)
+        );
+        let finding = Finding::new("CL006", Severity::Fatal, place, message);
+        return report.add(finding.with(at::set_value(snapshot, used, first)));
+    }
     let mut problems = refused(&used.value);
     if problems.is_empty() {
         match &snapshot.machine.addresses {
@@ -38,6 +47,14 @@ pub(in crate::rules) fn node_ip(snapshot: &Snapshot, report: &mut Report) {
                 .say("With a cloud controller it must be the one that the cloud reports (InternalIP)"),
         });
     }
+}
+
+/// Whether it takes two addresses (KEP-3705); where the release is not known, as those that are supported do.
+fn takes_two(snapshot: &Snapshot) -> bool {
+    let gates = snapshot.settings.get("featureGates");
+    let gate = gates.and_then(|gates| gates.value.get("CloudDualStackNodeIPs")?.as_bool());
+    let is_old = snapshot.version.as_ref().is_some_and(|version| version.minor < Minor(29));
+    external(snapshot).is_none() || !is_old || gate == Some(true)
 }
 
 /// The addresses of the flag, and what is none; read as the kubelet reads them.

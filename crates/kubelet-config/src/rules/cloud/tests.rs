@@ -421,3 +421,17 @@ fn a_healthy_host_has_no_finding() {
     let ours: Vec<_> = report.findings.iter().filter(|one| ["CL", "CP"].contains(&&one.rule[..2])).collect();
     assert!(ours.is_empty(), "{ours:?}");
 }
+
+#[test]
+fn cl006_two_addresses_with_a_cloud_came_with_a_release() {
+    let judged = |release: &str, words: &str| {
+        let tree = kubeadm().file("/var/lib/kubelet/kubeadm-flags.env", format!("KUBELET_KUBEADM_ARGS=\"{words}\"\n"));
+        let found = found(&tree, Inputs { version: release.parse().ok(), ..Inputs::default() }, "CL006");
+        found.iter().any(|one| one.starts_with("fatal"))
+    };
+    let words = "--node-ip=10.0.0.7,fd00::7 --cloud-provider=external";
+    assert!(judged("1.27.4", words) && judged("1.25.4", words));
+    assert!(!judged("1.29.0", words) && !judged("1.36.3", words) && !judged("", words));
+    assert!(!judged("1.27.4", "--node-ip=10.0.0.7,fd00::7"), "without a cloud");
+    assert!(!judged("1.27.4", &format!("{words} --feature-gates=CloudDualStackNodeIPs=true")));
+}

@@ -192,3 +192,32 @@ fn sd029_a_line_that_has_other_keys_is_not_deleted() {
         assert_eq!(one(&server().file(CONFIG, text), "SD029").remedy.edits().count(), 0, "{text}");
     }
 }
+
+#[test]
+fn sd023_names_a_map_among_the_items_of_a_list() {
+    let tree = k3s().file("/etc/rancher/k3s/config.yaml", "kubelet-arg:\n- cloud-provider: external\n- max-pods=50\n");
+    let found = judged(&tree, "SD023");
+    assert!(found[0].starts_with("fatal /etc/rancher/k3s/config.yaml:2: "), "{found:?}");
+    assert!(found[0].contains("must be written as `cloud-provider=external`"), "{found:?}");
+}
+
+#[test]
+fn sd029_names_flags_of_the_kubelet_among_those_of_k0s() {
+    let k0s = |words: &str| {
+        let unit = format!("[Service]\nExecStart=/usr/local/bin/k0s worker {words}\n");
+        MemoryTree::new().file("/etc/systemd/system/k0sworker.service", unit)
+    };
+    let inputs = || Inputs { version: "1.33.4".parse().ok(), ..Inputs::default() };
+    let lost = found(&k0s("--kubelet-extra-args=--node-ip=10.0.0.7 --cloud-provider=external"), inputs(), "SD029");
+    assert!(lost[0].starts_with("fatal /etc/systemd/system/k0sworker.service:2: "), "{lost:?}");
+    assert!(lost[0].contains("unknown flag: --cloud-provider"), "{lost:?}");
+    let fine =
+        k0s("--config=/etc/k0s/k0s.yaml --enable-cloud-provider --labels=a=b --profile=x --feature-gates=A=true");
+    assert!(found(&fine, inputs(), "SD029").is_empty());
+    // What k0s makes of its own options the kubelet may refuse as well.
+    let label = found(&k0s("--labels=node-role.kubernetes.io/gpu=true"), inputs(), "CL009");
+    assert!(label[0].starts_with("fatal /etc/systemd/system/k0sworker.service:2: "), "{label:?}");
+    let two = k0s("--enable-cloud-provider --kubelet-extra-args=--node-ip=10.0.0.7,fd00::7");
+    let old = Inputs { version: "1.25.4".parse().ok(), ..Inputs::default() };
+    assert!(found(&two, old, "CL006")[0].starts_with("fatal"));
+}

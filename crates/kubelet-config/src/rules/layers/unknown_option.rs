@@ -4,15 +4,26 @@ use super::{rename, with_argument, with_lost};
 use crate::kubelet::flags::{FlagSpec, table};
 use crate::kubelet::layers::UnknownOption;
 use crate::kubelet::version::Minor;
-use crate::rules::{Finding, Location, Remedy, Report, Severity, Snapshot, Step, shortened};
+use crate::rules::{Finding, Launcher, Location, Remedy, Report, Severity, Snapshot, Step, shortened};
 
 /// The releases whose options are in `options.txt`.
 const RELEASES: std::ops::RangeInclusive<Minor> = Minor(24)..=Minor(36);
 
 pub(in crate::rules) fn unknown_option(snapshot: &Snapshot, report: &mut Report) {
     for unknown in &snapshot.command.unknown_options {
-        report.add(finding(snapshot, unknown));
+        let is_k0s = snapshot.command.launcher == Launcher::K0s;
+        report.add(if is_k0s { of_k0s(unknown) } else { finding(snapshot, unknown) });
     }
+}
+
+fn of_k0s(unknown: &UnknownOption) -> Finding {
+    let (key, at) = (&unknown.key, &unknown.at);
+    let message = format!(
+        "k0s has no option --{key} and exits with `unknown flag: --{key}`. It is a flag of the kubelet, which k0s takes in \
+         --kubelet-extra-args"
+    );
+    let fix = format!("write all flags of the kubelet into one `\"--kubelet-extra-args=--first=1 --{key}=…\"`");
+    Finding::new("SD029", Severity::Fatal, at.clone(), message).say_at(at, fix)
 }
 
 fn finding(snapshot: &Snapshot, unknown: &UnknownOption) -> Finding {

@@ -253,7 +253,7 @@ fn what_is_no_map_of_options_is_said() {
         assert_eq!(command.unreadable.len(), 1, "{text}");
         assert_eq!(given(&command), Vec::<String>::new());
     }
-    for text in ["", "# nothing\n", "kubelet-arg:\n- a: b\n", "node-label:\n"] {
+    for text in ["", "# nothing\n", "tls-san:\n- a: b\n", "node-label:\n"] {
         let command = launched(&agent("agent").file(CONFIG, text));
         assert_eq!(command.unreadable, [], "{text}");
     }
@@ -275,4 +275,14 @@ fn a_megabyte_of_items_is_read() {
     assert_eq!(command.args.len(), 8);
     assert_eq!(command.replaced.len(), 1);
     assert_eq!(command.replaced[0].lost.len(), 200_000);
+}
+
+#[test]
+fn a_profile_of_rke2_protects_the_kernels_defaults() {
+    let tree = MemoryTree::new()
+        .file("/usr/local/lib/systemd/system/rke2-agent.service", "[Service]\nExecStart=/usr/local/bin/rke2 agent\n")
+        .file("/etc/rancher/rke2/config.yaml", "server: https://a:9345\nprofile: cis\n");
+    let unit = resolve_unit(&tree, "rke2-agent.service", &Manager::default());
+    let command = resolve_command(&tree, &unit, None);
+    assert!(command.args.iter().any(|word| word.text == "--protect-kernel-defaults=true"), "{:?}", command.args);
 }

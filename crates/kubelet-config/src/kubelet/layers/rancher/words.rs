@@ -120,8 +120,10 @@ fn from_options(options: &Options) -> BTreeMap<&'static str, Given> {
         let word = options.last(option).filter(|word| !word.text.is_empty())?;
         Some((*option, Given::user(word, &*word.text)))
     });
-    let switch =
-        options.last(SWITCH).filter(|_| options.is_set(SWITCH)).map(|word| (SWITCH, Given::user(word, "true")));
+    // RKE2 sets it with a profile of the CIS benchmark.
+    let profile = options.last("profile").filter(|word| word.text.starts_with("cis"));
+    let switch = options.last(SWITCH).filter(|_| options.is_set(SWITCH)).or(profile);
+    let switch = switch.map(|word| (SWITCH, Given::user(word, "true")));
     joined.chain(same).chain(switch).collect()
 }
 

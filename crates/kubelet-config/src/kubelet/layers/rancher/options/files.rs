@@ -91,6 +91,14 @@ pub(super) fn read(
             None => (entry.key.as_str(), false),
         };
         let is_null = entry.node.value == Value::Null;
+        if matches!(key, KUBELET_ARG | "node-label" | "node-taint") {
+            // The parser prints a map as Go does, of which the kubelet understands nothing.
+            let maps = entry.node.items().iter().filter_map(|item| item.entries().first());
+            kubelet.unreadable.extend(maps.map(|pair| {
+                let meant = format!("{}={}", pair.key, pair.node.text().unwrap_or_default());
+                (pair.at.clone(), format!("an item of {key} is a map, and must be written as `{meant}`"), true)
+            }));
+        }
         let mut values = Values { at: entry.at, items: items(&entry.node) };
         let (key, appends) = match key.split_once('=').filter(|(key, _)| is_known(program, key)) {
             Some((key, name)) => {
