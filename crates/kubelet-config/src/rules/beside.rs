@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use super::{Finding, Lifecycle, Report, Severity, Snapshot, settings};
-use crate::kubelet::flags::duration_nanos;
+use super::{Finding, Lifecycle, Report, Severity, Snapshot, settings, shortened};
+use crate::kubelet::flags::{ValueKind, duration_nanos};
 use crate::kubelet::machine::FileState;
 use crate::kubelet::version::Minor;
 
@@ -32,6 +32,12 @@ pub(super) fn file_missing(snapshot: &Snapshot, report: &mut Report) {
         let finding = Finding::new("CF009", Severity::Fatal, at.clone(), message);
         report.add(finding.say_at(&at, "put the file there, or correct its path"));
     }
+    for problem in &machine.beside.credential_providers {
+        let message = format!("the kubelet cannot use the image credential providers and exits: {}", problem.value);
+        report.add(
+            Finding::new("CF009", Severity::Fatal, problem.at.clone(), message).say_at(&problem.at, "correct what is"),
+        );
+    }
     let [bin, config] = ["bin-dir", "config"].map(|end| format!("--image-credential-provider-{end}"));
     let [cert, key] = ["tlsCertFile", "tlsPrivateKeyFile"];
     for (given, other, counts) in
@@ -48,6 +54,7 @@ pub(super) fn file_missing(snapshot: &Snapshot, report: &mut Report) {
 
 pub(super) fn static_pods(snapshot: &Snapshot, report: &mut Report) {
     const USUAL: [&str; 4] = [".yaml", ".yml", ".json", ".manifest"];
+    idle_pods(snapshot, report);
     let pods = &snapshot.machine.beside.static_pods;
     let is_usual = |file: &str| USUAL.iter().any(|end| file.ends_with(end));
     let mut first = BTreeMap::new();
@@ -70,6 +77,22 @@ pub(super) fn static_pods(snapshot: &Snapshot, report: &mut Report) {
         let fix = format!("move {file} out of the directory");
         report.add(Finding::new("CP006", Severity::Warning, pod.at.clone(), message).say(fix));
     }
+}
+
+/// Pods of kubeadm's directory that no kubelet reads.
+fn idle_pods(snapshot: &Snapshot, report: &mut Report) {
+    const FIELD: &str = "staticPodPath";
+    let pods = &snapshot.machine.beside.idle_pods;
+    let is_known = !settings::are_managed(snapshot) && settings::unknown(snapshot, &[FIELD]).is_none();
+    let Some(first) = pods.first().filter(|_| is_known) else { return };
+    let at = settings::place(snapshot, FIELD);
+    let is_set = snapshot.settings.text(FIELD).is_some_and(|path| !path.is_empty());
+    let is = if is_set { settings::shown(snapshot, FIELD) } else { format!("{FIELD} is not set") };
+    let message =
+        format!("{is}: the kubelet does not run the pod {} of {}, or any other there", first.value, first.at.file);
+    let directory = first.at.file.rsplit_once('/').map_or("/", |(directory, _)| directory);
+    let fix = format!("write `{FIELD}: {directory}`");
+    report.add(Finding::new("CP006", Severity::Error, at.clone(), message).say_at(&at, fix));
 }
 
 pub(super) fn inhibit_delay(snapshot: &Snapshot, report: &mut Report) {
@@ -107,10 +130,16 @@ pub(super) fn cluster_dns(snapshot: &Snapshot, report: &mut Report) {
     const FIELD: &str = "clusterDNS";
     let is_alone = snapshot.settings.text("--kubeconfig").is_none();
     let has_file = settings::config_file(snapshot).is_some();
+    let at = settings::place(snapshot, FIELD);
+    for address in snapshot.settings.list(FIELD).into_iter().filter(|address| !ValueKind::Ip.takes(address)) {
+        let message =
+            format!("clusterDNS has '{}', which is no IP address: the kubelet passes it over", shortened(address));
+        let finding = Finding::new("NW004", Severity::Warning, at.clone(), message);
+        report.add(finding.say_at(&at, "write the address of the Service kube-dns alone"));
+    }
     if is_alone || !has_file || settings::are_managed(snapshot) || !snapshot.settings.list(FIELD).is_empty() {
         return;
     }
-    let at = settings::place(snapshot, FIELD);
     let message = "clusterDNS is not set: every pod gets the node's name servers instead of the cluster's, and finds no Service \
                    by its name";
     let fix = "add clusterDNS with the address of the Service kube-dns, for example [10.96.0.10],";

@@ -80,8 +80,9 @@ fn text_first(findings: &mut [Finding]) {
 /// The finding on the text that a finding on an argument follows from.
 fn text_of(finding: &Finding, all: &[Finding]) -> Option<(&'static str, Location)> {
     let rules = rule(finding.rule)?.explained_by;
-    let places =
-        |one: &Finding| one.chain.iter().map(|step| &step.at).chain([&one.at]).any(|at| overlaps(at, &finding.at));
+    // A step of the chain may be a variable's name, of which the finding is in the value.
+    let is_step = |at: &Location| at.line > 0 && at.file_line() == finding.at.file_line();
+    let places = |one: &Finding| one.chain.iter().any(|step| is_step(&step.at)) || overlaps(&one.at, &finding.at);
     let cause = rules.iter().find_map(|rule| all.iter().find(|one| one.rule == *rule && places(one)))?;
     Some((cause.rule, cause.at.clone()))
 }

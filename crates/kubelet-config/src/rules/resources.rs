@@ -7,7 +7,7 @@ use super::config::are_written_by_distribution;
 use super::{Finding, From, Location, Remedy, Report, Severity, Snapshot, Step, layers, remedy, settings};
 use crate::kubelet::config::document::Node;
 use crate::kubelet::config::fields::{self, FieldDefault};
-use crate::kubelet::quantity;
+use crate::kubelet::quantity::{self, Quantity};
 
 const HARD: &str = "evictionHard";
 const MEMORY: &str = "memory.available";
@@ -173,6 +173,22 @@ pub(super) fn eviction_nonsense(snapshot: &Snapshot, report: &mut Report) {
         }
     }
     soft_below_hard(snapshot, report, memory);
+    without_unit(snapshot, report);
+}
+
+/// Amounts that lack their unit, or have that of CPUs: `500m` is half a byte.
+fn without_unit(snapshot: &Snapshot, report: &mut Report) {
+    for path in ["kubeReserved", "systemReserved", HARD] {
+        for (key, text) in snapshot.settings.map(path) {
+            let amount = quantity::parse(text).map_or(0.0, Quantity::amount);
+            let is_tiny = matches!(key, "memory" | "ephemeral-storage" | MEMORY) && amount > 0.0 && amount < MIB;
+            let Some(at) = key_place(snapshot, path, key).filter(|_| is_tiny) else { continue };
+            let message =
+                format!("{path} has {key} with the value {text}, less than 1 MiB: a number alone counts bytes");
+            let finding = Finding::new("RS003", Severity::Warning, at.clone(), message);
+            report.add(finding.say_at(&at, "write the unit that is meant, as in 500Mi or 1Gi,"));
+        }
+    }
 }
 
 /// With the fix that gives a threshold its default; a soft one has none.

@@ -1,6 +1,6 @@
 //! RT: the container runtime and the cgroups that it shares with the kubelet.
 
-use super::{Finding, Lifecycle, Location, Report, Severity, Snapshot, remedy, settings};
+use super::{Finding, Lifecycle, Located, Location, Report, Severity, Snapshot, remedy, settings};
 use crate::kubelet::machine::{Runtime, RuntimeKind, Socket};
 
 pub(super) fn socket_missing(snapshot: &Snapshot, report: &mut Report) {
@@ -41,15 +41,25 @@ pub(super) fn plugin_disabled(snapshot: &Snapshot, report: &mut Report) {
     let Some(runtime) = &snapshot.machine.cri.runtime else {
         return report.not_checked("RT002", "the configuration of the runtime at the endpoint");
     };
-    let Some(at) = &runtime.cri_disabled else {
+    let Some(Located { value: key, at }) = &runtime.cri_disabled else {
         if !runtime.problems.is_empty() {
             report.not_checked("RT002", "a configuration of the runtime that could be read whole");
         }
         return;
     };
-    let message = "containerd's CRI plugin is disabled here, as in Docker's package. containerd answers the kubelet with \
-                   'unknown service runtime.v1.RuntimeService', and the kubelet exits";
-    let fix = format!("remove this entry from disabled_plugins at {at}, then `systemctl restart containerd`");
+    let (why, fix) = if *key == "disabled_plugins" {
+        ("is disabled here, as in Docker's package", "remove this entry from disabled_plugins")
+    } else {
+        (
+            "does not start with this `systemd_cgroup`",
+            "delete the line, and write SystemdCgroup = true in the options of runc",
+        )
+    };
+    let message = format!(
+        "containerd's CRI plugin {why}. containerd answers the kubelet with 'unknown service runtime.v1.RuntimeService', and \
+         the kubelet exits"
+    );
+    let fix = format!("{fix} at {at}, then `systemctl restart containerd`");
     report.add(Finding::new("RT002", Severity::Fatal, at.clone(), message).say(fix));
 }
 
@@ -131,7 +141,8 @@ pub(super) fn driver_mismatch(snapshot: &Snapshot, report: &mut Report) {
     };
     let ours = snapshot.settings.text(FIELD).unwrap_or("cgroupfs");
     let wanted = driver_name(theirs.value);
-    if ours == wanted {
+    // Without its CRI plugin, RT002's, it runs no pod at all.
+    if ours == wanted || runtime.cri_disabled.is_some() {
         return;
     }
     let why = match asks(snapshot, runtime) {
@@ -183,7 +194,12 @@ fn with_systemd_driver(
             at.file
         )),
         RuntimeKind::Crio => {
-            finding.say(format!("write `cgroup_manager = \"systemd\"` at {at}, then `systemctl restart crio`"))
+            let (what, reload) = if at.file.contains(".service") {
+                ("--cgroup-manager=systemd", "systemctl daemon-reload && ")
+            } else {
+                ("cgroup_manager = \"systemd\"", "")
+            };
+            finding.say(format!("write `{what}` at {at}, then `{reload}systemctl restart crio`"))
         }
     }
 }

@@ -71,6 +71,13 @@ pub(super) fn missing_or_masked(snapshot: &Snapshot, report: &mut Report) {
         }
         _ => {}
     }
+    for absent in &snapshot.machine.beside.absent {
+        let ((key, path), at) = (&absent.value, &absent.at);
+        let message = format!("{key}= names {path}, which does not exist: systemd cannot start {}", unit.name);
+        let finding = Finding::new("SD019", Severity::Fatal, at.clone(), message);
+        let or = if path.starts_with('/') { "correct the path" } else { "delete its name" };
+        report.add(finding.say_at(at, format!("install {path}, or {or}")));
+    }
     let disabled = snapshot.observed.loaded.as_ref().is_some_and(|loaded| loaded.unit_file_state == "disabled");
     if disabled && snapshot.lifecycle == Lifecycle::Running {
         let at = unit.fragment.as_deref().map_or_else(|| Location::file(&unit.name), Location::file);

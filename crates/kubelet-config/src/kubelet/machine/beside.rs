@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use super::credential_provider;
 use crate::kubelet::config::document::{Node, parse};
 use crate::kubelet::effective::Settings;
 use crate::kubelet::location::{Located, Location};
+use crate::kubelet::systemd::{LoadState, Manager, Unit, resolve_unit};
 use crate::kubelet::text::{self, numbered, word};
 use crate::kubelet::tree::{Kind, Tree};
 
@@ -18,6 +20,12 @@ pub(crate) struct Beside {
     pub(crate) missing: Vec<&'static str>,
     /// The files of `staticPodPath` that hold a pod, each with the pod's namespace and name.
     pub(crate) static_pods: Vec<Located<String>>,
+    /// The files of kubeadm's own directory of static pods, where `staticPodPath` is not that one and has no pod.
+    pub(crate) idle_pods: Vec<Located<String>>,
+    /// What is wrong with the configuration of image credential providers.
+    pub(crate) credential_providers: Vec<Located<String>>,
+    /// What the unit names and is not there, each with its setting.
+    pub(crate) absent: Vec<Located<(&'static str, String)>>,
     /// logind's `InhibitDelayMaxSec=` in the order in which its files are merged, in seconds.
     pub(crate) inhibit_delays: Vec<Located<u64>>,
 }
@@ -31,10 +39,52 @@ const NAMED: [&str; 5] = [
     "tlsPrivateKeyFile",
 ];
 
+/// Where kubeadm writes the control plane's pods.
+const MANIFESTS: &str = "/etc/kubernetes/manifests";
+
+/// The program and the directory without which systemd cannot start the unit. A copy of a host may lack whole directories.
+fn absent(tree: &dyn Tree, unit: &Unit) -> Vec<Located<(&'static str, String)>> {
+    const PROGRAMS: [&str; 4] = ["kubelet", "k3s", "rke2", "k0s"];
+    let setting = |key: &str| unit.settings.get(&("Service".to_owned(), key.to_owned()));
+    // These change what the paths count from, or make the directory.
+    if ["RootDirectory", "RootImage", "StateDirectory"].into_iter().any(|key| setting(key).is_some()) {
+        return Vec::new();
+    }
+    let program = unit.exec.as_ref().map(|exec| (&exec.program, &exec.at));
+    let program = program.filter(|(path, _)| path.rsplit('/').next().is_some_and(|name| PROGRAMS.contains(&name)));
+    let directory = setting("WorkingDirectory").map(|directory| (&directory.value, &directory.at));
+    let named = [("ExecStart", program), ("WorkingDirectory", directory)].into_iter();
+    let is_missing = |path: &str| {
+        let path = Path::new(path);
+        let is_seen = path.parent().is_some_and(|above| tree.list(above).is_ok_and(|names| !names.is_empty()));
+        path.is_absolute() && is_seen && tree.stat(path).is_err_and(|error| error.is_not_found())
+    };
+    let missing = named.filter_map(|(key, named)| Some((key, named?))).filter(|(_, (path, _))| is_missing(path));
+    let missing = missing.map(|(key, (path, at))| Located { value: (key, path.clone()), at: at.clone() });
+    missing.chain(absent_units(tree, unit)).collect()
+}
+
+/// Services that the unit requires. A tree without systemd's own units does not hold all of them.
+fn absent_units(tree: &dyn Tree, unit: &Unit) -> Vec<Located<(&'static str, String)>> {
+    let mut absent = Vec::new();
+    let is_whole = tree.exists(Path::new("/usr/lib/systemd/system/multi-user.target"));
+    for key in ["Requires", "BindsTo"].into_iter().filter(|_| is_whole) {
+        let Some(required) = unit.settings.get(&("Unit".to_owned(), key.to_owned())) else { continue };
+        for name in required.value.split_whitespace().filter(|name| name.ends_with(".service")) {
+            // A generator makes units of scripts in this directory.
+            let script = Path::new("/etc/init.d").join(name.trim_end_matches(".service"));
+            if resolve_unit(tree, name, &Manager::default()).load == LoadState::NotFound && !tree.exists(&script) {
+                absent.push(Located { value: (key, name.to_owned()), at: required.at.clone() });
+            }
+        }
+    }
+    absent
+}
+
 /// How many files of a directory are read.
 const MAX_FILES: usize = 100;
 
-pub(super) fn read(tree: &dyn Tree, settings: &Settings) -> Beside {
+pub(super) fn read(tree: &dyn Tree, unit: &Unit, settings: &Settings) -> Beside {
     let is_missing = |setting: &&str| {
         let Some(path) = settings.text(setting).map(Path::new) else { return false };
         // A copy of a host may lack whole directories of programs.
@@ -43,10 +93,14 @@ pub(super) fn read(tree: &dyn Tree, settings: &Settings) -> Beside {
             !setting.starts_with("--") || tree.exists(above) || above.parent().is_some_and(|top| top == Path::new("/"));
         is_seen && tree.stat(path).is_err_and(|error| error.is_not_found())
     };
+    let pods = settings.text("staticPodPath").map(|path| static_pods(tree, Path::new(path))).unwrap_or_default();
     Beside {
         state_policies: policies(tree, settings),
         missing: NAMED.into_iter().filter(is_missing).collect(),
-        static_pods: settings.text("staticPodPath").map(|path| static_pods(tree, Path::new(path))).unwrap_or_default(),
+        idle_pods: if pods.is_empty() { static_pods(tree, Path::new(MANIFESTS)) } else { Vec::new() },
+        static_pods: pods,
+        credential_providers: credential_provider::problems(tree, settings),
+        absent: absent(tree, unit),
         inhibit_delays: inhibit_delays(tree),
     }
 }

@@ -49,7 +49,12 @@ pub(super) fn read(tree: &dyn Tree, main: &Path, version: Option<&str>, installe
     }
     let directory = |sections: &[Section<'_>]| string(sections, &["cni", "conf_dir"]);
     runtime.cni_conf_dir = directory(&old).filter(|of_old| directory(&new).as_ref() == Some(of_old));
-    runtime.cri_disabled = files.iter().find_map(|file| disabled(file, major));
+    runtime.cri_disabled = files.iter().find_map(|file| disabled(file, major)).or_else(|| {
+        // Of containerd 1 the key is an error of the plugin, of containerd 2 it is no key.
+        let said = old.iter().find_map(|(file, cri)| file.bool(cri, &["systemd_cgroup"]));
+        let said = said.filter(|said| said.value && major == Some(1))?;
+        Some(Located { value: "systemd_cgroup", at: said.at })
+    });
     runtime.socket = files.iter().rev().find_map(|file| {
         let new = file.string(file.table(), &["plugins", "io.containerd.server.v1.grpc", "address"]);
         new.or_else(|| file.string(file.table(), &["grpc", "address"]))
@@ -200,7 +205,7 @@ fn idle_driver(file: &TomlFile<'_>, sections: &[Section<'_>], major: Option<u32>
 }
 
 /// Where `disabled_plugins` names the CRI plugin; the lists of all files count together.
-fn disabled(file: &TomlFile<'_>, major: Option<u32>) -> Option<Location> {
+fn disabled(file: &TomlFile<'_>, major: Option<u32>) -> Option<Located<&'static str>> {
     let mut disabled = file.strings(file.table(), &["disabled_plugins"]).into_iter();
     let hit = disabled.find(|id| match id.value.as_str() {
         // In a file of schema 2 or later the short name keeps containerd from starting at all.
@@ -208,7 +213,7 @@ fn disabled(file: &TomlFile<'_>, major: Option<u32>) -> Option<Location> {
         GRPC_URI => schema(file) > 1 || major.is_some_and(|major| major > 1),
         _ => false,
     });
-    hit.map(|id| id.at)
+    hit.map(|id| Located { value: "disabled_plugins", at: id.at })
 }
 
 #[cfg(test)]

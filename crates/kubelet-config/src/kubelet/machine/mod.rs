@@ -6,6 +6,7 @@ mod beside;
 mod certificate;
 mod cni;
 mod containerd;
+mod credential_provider;
 mod credentials;
 mod crio;
 mod identity;
@@ -61,8 +62,8 @@ pub(crate) struct Runtime {
     pub(crate) systemd_cgroup: Option<Located<bool>>,
     /// A `SystemdCgroup = true` that does not count, and why, where the driver is the default.
     pub(crate) idle_driver: Option<Located<String>>,
-    /// Where its CRI plugin is disabled.
-    pub(crate) cri_disabled: Option<Location>,
+    /// Where its CRI plugin is disabled, and how.
+    pub(crate) cri_disabled: Option<Located<&'static str>>,
     pub(crate) cni_conf_dir: Option<Located<String>>,
     pub(crate) socket: Option<Located<String>>,
     /// Files of its configuration that could not be read, and why.
@@ -277,7 +278,7 @@ pub(crate) fn survey(tree: &dyn Tree, unit: &Unit, flags: &CommandLine, settings
         hostname: hostname(tree, None),
         os_ids: identity::os_ids(tree),
         kernel: kernel::read(tree, settings),
-        beside: beside::read(tree, settings),
+        beside: beside::read(tree, unit, settings),
         cri,
         network,
         kubeconfig,

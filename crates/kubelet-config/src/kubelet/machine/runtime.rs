@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::{Cri, Known, Runtime, Socket, containerd, crio};
 use crate::kubelet::effective::Settings;
 use crate::kubelet::endpoint::{self, DEFAULT_ENDPOINT};
+use crate::kubelet::location::Located;
 use crate::kubelet::systemd::{self, LoadState, Manager, Unit};
 use crate::kubelet::tree::{Kind, Tree};
 
@@ -64,14 +65,18 @@ impl Service {
     }
 
     /// The value of an option with a long and a short name.
-    fn path(&self, names: [&str; 2], default: &str) -> PathBuf {
+    fn option(&self, names: [&str; 2]) -> Option<Located<String>> {
         let words = self.0.argv.get(1..).unwrap_or_default();
-        let value = words.iter().enumerate().find_map(|(index, word)| {
+        words.iter().enumerate().find_map(|(index, word)| {
             let rest = names.iter().find_map(|name| word.text.strip_prefix(name))?;
             let next = || words.get(index + 1).filter(|_| rest.is_empty()).map(|word| word.text.as_str());
-            rest.strip_prefix('=').or_else(next)
-        });
-        PathBuf::from(value.unwrap_or(default))
+            let value = rest.strip_prefix('=').or_else(next)?.to_owned();
+            Some(Located { value, at: word.at().clone() })
+        })
+    }
+
+    fn path(&self, names: [&str; 2], default: &str) -> PathBuf {
+        self.option(names).map_or_else(|| PathBuf::from(default), |option| PathBuf::from(option.value))
     }
 }
 
@@ -92,7 +97,12 @@ fn read(tree: &dyn Tree, settings: &Settings, path: &str, known: &Known) -> Opti
         let service = Service::find(tree, "crio.service");
         let config = service.path(["--config", "-c"], crio::DEFAULT_CONFIG);
         let directory = service.path(["--config-dir", "-d"], crio::DEFAULT_DIRECTORY);
-        crio::read(tree, &config, &directory, version(&["cri-o"]).as_deref(), service.is_installed())
+        let mut runtime = crio::read(tree, &config, &directory, version(&["cri-o"]).as_deref(), service.is_installed());
+        // An option counts before every file.
+        if let Some(manager) = service.option(["--cgroup-manager"; 2]) {
+            runtime.systemd_cgroup = Some(Located { value: manager.value == "systemd", at: manager.at });
+        }
+        runtime
     })
 }
 
@@ -167,6 +177,12 @@ mod tests {
         let schema = |text| read(text).map(|runtime| (runtime.kind, runtime.schema));
         assert_eq!(schema("unix:///run/containerd/containerd.sock"), Some((RuntimeKind::Containerd, Some(2))));
         assert_eq!(schema("unix:///run/k3s/containerd/containerd.sock"), Some((RuntimeKind::Containerd, Some(3))));
+        let by_flag = tree
+            .clone()
+            .file("/etc/systemd/system/crio.service", "[Service]\nExecStart=/usr/bin/crio --cgroup-manager cgroupfs\n");
+        let by_flag = cri(&by_flag, &endpoint("unix:///run/crio/crio.sock"), &Known::default()).runtime.unwrap();
+        let driver = by_flag.systemd_cgroup.unwrap();
+        assert_eq!((driver.value, driver.at.line), (false, 2));
         let crio = read("unix:///var/run/crio/crio.sock").unwrap();
         assert_eq!((crio.kind, crio.cni_conf_dir.unwrap().value), (RuntimeKind::Crio, "/cni".to_owned()));
         assert_eq!(read("unix:///var/run/cri-dockerd.sock"), None);

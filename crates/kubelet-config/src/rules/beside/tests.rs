@@ -109,3 +109,53 @@ fn the_api_server_is_not_asked_through_a_proxy() {
         assert_eq!(super::excepts(entry, "api.example.com", "6443"), is_of, "{entry}");
     }
 }
+
+#[test]
+fn a_configuration_of_credential_providers_that_the_kubelet_refuses() {
+    const PATH: &str = "/etc/cp/config.yaml";
+    let text = "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n- name: ecr\n  apiVersion: credentialprovider.kubelet.k8s.io/v1\n  matchImages: ['*.amazonaws.com']\n  defaultCacheDuration: 12h\n";
+    let judged = |text: &str| {
+        let flags = "KUBELET_EXTRA_ARGS=--image-credential-provider-config=/etc/cp/config.yaml --image-credential-provider-bin-dir=/etc/cp\n";
+        one(&kubeadm().file("/etc/default/kubelet", flags).file(PATH, text).file("/etc/cp/ecr", ""), "CF009")
+    };
+    assert_eq!(judged(text), "");
+    for (old, new, line, why) in [
+        ("matchImages", "matchImage", 6, "there is no field matchImage. Did you mean matchImages?"),
+        ("  defaultCacheDuration: 12h\n", "", 4, "defaultCacheDuration is missing"),
+        ("12h", "twelve", 4, "must be a duration"),
+        ("name: ecr", "name: gcr", 4, "/etc/cp/gcr does not exist"),
+        (
+            "credentialprovider.kubelet.k8s.io/v1",
+            "credentialprovider.kubelet.k8s.io/v2",
+            4,
+            "must be credentialprovider",
+        ),
+        ("kubelet.config.k8s.io/v1", "kubelet.config.k8s.io/v2", 1, "must be kubelet.config.k8s.io/v1"),
+        ("kind: CredentialProviderConfig", "kind: KubeletConfiguration", 1, "the kind is not"),
+        ("providers:", "providers: {", 4, ""),
+    ] {
+        let found = judged(&text.replacen(old, new, 1));
+        let is_at = found.contains(&format!("fatal {PATH}:{line}: "))
+            || line == 1 && found.contains(&format!("fatal {PATH}: "));
+        assert!((is_at || why.is_empty()) && found.starts_with("fatal") && found.contains(why), "{new}: {found}");
+    }
+    assert!(judged(&format!("{text}{}", text.split_once("providers:\n").unwrap().1)).contains("given twice"));
+}
+
+#[test]
+fn pods_in_kubeadms_directory_are_read_from_no_other() {
+    let pod = "kind: Pod\nmetadata: {name: kube-apiserver, namespace: kube-system}\n";
+    let place = |path: &str| with(path).file("/etc/kubernetes/manifests/kube-apiserver.yaml", pod);
+    let typo = one(&place("staticPodPath: /etc/kubernetes/manifest\n"), "CP006");
+    assert!(typo.starts_with(&format!("error {CONFIG}:5: ")) && typo.contains("kube-system/kube-apiserver"), "{typo}");
+    assert!(one(&place(""), "CP006").contains("staticPodPath is not set"));
+    assert_eq!(one(&place("staticPodPath: /etc/kubernetes/manifests\n"), "CP006"), "");
+    let moved = place("staticPodPath: /m\n").file("/m/kube-apiserver.yaml", pod);
+    assert_eq!(one(&moved, "CP006"), "", "the old directory is not read any more");
+}
+
+#[test]
+fn what_is_no_address_is_no_name_server() {
+    assert!(one(&with("clusterDNS: ['10.96.0.10:53']\n"), "NW004").contains("'10.96.0.10:53', which is no IP address"));
+    assert_eq!(one(&with("clusterDNS: [10.96.0.10, 'fd00::a']\n"), "NW004"), "");
+}

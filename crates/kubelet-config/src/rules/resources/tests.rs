@@ -191,3 +191,16 @@ fn a_misspelt_signal_is_one_mistake() {
     assert!(one(&tree, "CF007").contains("memory.avaliable"));
     assert_eq!(one(&tree, "RS002"), "");
 }
+
+#[test]
+fn an_amount_of_memory_has_a_unit() {
+    for (text, line) in [("systemReserved: {memory: 500m}\n", 5), ("evictionHard: {memory.available: '100'}\n", 5)] {
+        let found = found(&memory(with(text), 4 << 20), Inputs::default(), "RS003").join("|");
+        assert!(
+            found.starts_with(&format!("warning {CONFIG}:{line}: ")) && found.contains("less than 1 MiB"),
+            "{found}"
+        );
+    }
+    let fine = "systemReserved: {memory: 500Mi, cpu: 500m, pid: '1000'}\nevictionHard: {memory.available: 5%}\n";
+    assert_eq!(one(&memory(with(fine), 4 << 20), "RS003"), "");
+}

@@ -104,3 +104,21 @@ fn a_tree_that_some_user_unpacked_says_nothing_of_owners() {
     assert!(report.not_checked.iter().any(|one| one.rule == "SD026"));
     assert!(carets(&kubeadm(), Inputs::default(), "SD026").is_empty());
 }
+
+#[test]
+fn a_unit_without_its_program_or_its_directory_is_fatal() {
+    let judged = |tree: &crate::kubelet::tree::MemoryTree| found(tree, Inputs::default(), "SD019").join("|");
+    let other = kubeadm().without("/usr/bin/kubelet").file("/usr/bin/env", "");
+    assert!(judged(&other).contains("ExecStart= names /usr/bin/kubelet, which does not exist"), "{}", judged(&other));
+    assert_eq!(judged(&kubeadm().without("/usr/bin/kubelet")), "", "a copy without its programs");
+    let in_data = |more: &str| kubeadm().file(OWN, format!("[Service]\nWorkingDirectory=/var/lib/data\n{more}"));
+    assert!(judged(&in_data("")).starts_with(&format!("fatal {OWN}:2: WorkingDirectory=")));
+    assert_eq!(judged(&in_data("StateDirectory=data\n")), "", "systemd makes it");
+    assert_eq!(judged(&in_data("").file("/var/lib/data/x", "")), "");
+    assert_eq!(judged(&in_data("WorkingDirectory=-/var/lib/data\n")), "", "it may be missing");
+    let requires = kubeadm().file(OWN, "[Unit]\nRequires=docker.service\n");
+    assert_eq!(judged(&requires), "", "a copy without systemd's units");
+    let whole = requires.file("/usr/lib/systemd/system/multi-user.target", "[Unit]\n");
+    assert!(judged(&whole).contains("Requires= names docker.service, which does not exist"), "{}", judged(&whole));
+    assert_eq!(judged(&whole.file("/usr/lib/systemd/system/docker.service", "[Service]\nExecStart=/d\n")), "");
+}

@@ -95,7 +95,8 @@ fn a_missing_import_is_a_problem_and_leaves_the_driver_open() {
 
 #[test]
 fn the_cri_plugin_may_be_disabled_under_any_of_its_names() {
-    let disabled = |text: &str, version| of(&main_file(text), version).cri_disabled.map(|at| (at.line, at.column));
+    let disabled =
+        |text: &str, version| of(&main_file(text), version).cri_disabled.map(|found| (found.at.line, found.at.column));
     assert_eq!(disabled("disabled_plugins = [\"cri\"]\n", None), Some((1, 21)));
     let grpc = "version = 2\ndisabled_plugins = [\n  'x',\n  'io.containerd.grpc.v1.cri']\n";
     assert_eq!(disabled(grpc, None), Some((4, 3)));
@@ -119,4 +120,13 @@ fn a_driver_that_does_not_count_is_told_with_the_reason() {
     assert_eq!(why(&format!("version = 2\n{}", table(GRPC_URI)), "1.7.0"), "");
     let other = table(GRPC_URI).replace("runc.options", "kata.options");
     assert!(why(&format!("version = 2\n{other}"), "1.7.0").contains("belongs to the runtime kata"));
+}
+
+#[test]
+fn an_old_switch_of_the_plugin_keeps_it_from_starting() {
+    let spoilt = |text: &str, version| of(&main_file(text), Some(version)).cri_disabled.map(|found| found.at.line);
+    let text = "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\"]\nsystemd_cgroup = true\n";
+    assert_eq!(spoilt(text, "1.6.33"), Some(3));
+    assert_eq!(spoilt(text, "2.1.0"), None, "containerd 2 has no such key");
+    assert_eq!(spoilt(&text.replace("true", "false"), "1.6.33"), None);
 }

@@ -1,0 +1,94 @@
+//! The configuration of image credential providers, and what a kubelet refuses of it (`readCredentialProviderConfig` and
+//! `validateCredentialProviderConfig` of pkg/credentialprovider/plugin, Kubernetes 1.36.3).
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use crate::kubelet::config::document::{Entry, Node, parse};
+use crate::kubelet::effective::Settings;
+use crate::kubelet::flags::duration_nanos;
+use crate::kubelet::location::{Located, Location};
+use crate::kubelet::text::{self, nearest, shortened};
+use crate::kubelet::tree::Tree;
+
+/// The group of the file, that of a provider, and the versions of both.
+const GROUP: &str = "kubelet.config.k8s.io/";
+const PROVIDER_GROUP: &str = "credentialprovider.kubelet.k8s.io/";
+const VERSIONS: [&str; 3] = ["v1", "v1beta1", "v1alpha1"];
+
+const FIELDS: [&str; 3] = ["apiVersion", "kind", "providers"];
+const PROVIDER_FIELDS: [&str; 7] =
+    ["apiVersion", "args", "defaultCacheDuration", "env", "matchImages", "name", "tokenAttributes"];
+
+/// What is wrong, each with its place; nothing where the file cannot be seen.
+pub(super) fn problems(tree: &dyn Tree, settings: &Settings) -> Vec<Located<String>> {
+    let flag = |end| settings.text(&format!("--image-credential-provider-{end}"));
+    let (Some(path), Some(programs)) = (flag("config"), flag("bin-dir")) else { return Vec::new() };
+    let Some(text) = text::small(tree, path) else { return Vec::new() };
+    let at = Location::file(path);
+    let problem = |at: &Location, value: String| Located { value, at: at.clone() };
+    let document = match parse(&at, &text) {
+        Ok(document) => document,
+        Err(error) => return vec![problem(&error.at, error.reason)],
+    };
+    let mut found = unknown(document.entries(), &FIELDS);
+    if document.get("kind").and_then(Node::text).as_deref() != Some("CredentialProviderConfig") {
+        found.push(problem(&at, "the kind is not CredentialProviderConfig".to_owned()));
+    }
+    found.extend(bad_version(&document, GROUP).map(|why| problem(&at, why)));
+    let providers = document.get("providers").map(Node::items).unwrap_or_default();
+    if providers.is_empty() {
+        found.push(problem(&at, "it has no providers".to_owned()));
+    }
+    let mut names = BTreeSet::new();
+    for provider in providers {
+        let name = provider.get("name").and_then(Node::text).unwrap_or_default();
+        let misspelt = unknown(provider.entries(), &PROVIDER_FIELDS);
+        let why = match wrong(provider, &name) {
+            _ if !misspelt.is_empty() => None,
+            None if !names.insert(name.clone()) => Some("its name is given twice".to_owned()),
+            None => {
+                let program = Path::new(programs).join(&name);
+                let is_seen = tree.list(Path::new(programs)).is_ok();
+                let is_missing = is_seen && tree.stat(&program).is_err_and(|error| error.is_not_found());
+                is_missing.then(|| format!("its program {} does not exist", program.display()))
+            }
+            why => why,
+        };
+        found.extend(misspelt);
+        found.extend(why.map(|why| problem(&provider.at, format!("the provider {}: {why}", shortened(&name)))));
+    }
+    found
+}
+
+/// Fields that do not exist: the file is read strictly since 1.32, and what they were meant to set is missing before.
+fn unknown(entries: &[Entry], known: &[&'static str]) -> Vec<Located<String>> {
+    let unknown = entries.iter().filter(|entry| !known.contains(&entry.key.as_str()));
+    let located = unknown.map(|entry| {
+        let meant = nearest(&entry.key, known.iter().copied());
+        let meant = meant.map(|meant| format!(". Did you mean {meant}?")).unwrap_or_default();
+        Located { value: format!("there is no field {}{meant}", shortened(&entry.key)), at: entry.at.clone() }
+    });
+    located.collect()
+}
+
+fn bad_version(node: &Node, group: &str) -> Option<String> {
+    let written = node.get("apiVersion").and_then(Node::text).unwrap_or_default();
+    let is_known = written.strip_prefix(group).is_some_and(|version| VERSIONS.contains(&version));
+    (!is_known).then(|| format!("apiVersion is '{}' and must be {group}v1", shortened(&written)))
+}
+
+fn wrong(provider: &Node, name: &str) -> Option<String> {
+    let lacks = |what: &str| Some(format!("{what} is missing"));
+    let duration = provider.get("defaultCacheDuration").and_then(Node::text);
+    if name.is_empty() || matches!(name, "." | "..") || name.contains(['/', ' ']) {
+        return Some("its name must be that of a program, without spaces".to_owned());
+    }
+    bad_version(provider, PROVIDER_GROUP).or_else(|| match duration {
+        _ if provider.get("matchImages").is_none_or(|images| images.items().is_empty()) => lacks("matchImages"),
+        None => lacks("defaultCacheDuration"),
+        Some(duration) => duration_nanos(&duration)
+            .is_none_or(|nanos| nanos < 0)
+            .then(|| format!("defaultCacheDuration is '{}' and must be a duration such as 12h", shortened(&duration))),
+    })
+}
