@@ -40,6 +40,13 @@ pub struct Effective {
     pub keys: BTreeMap<String, From>,
 }
 
+impl Effective {
+    /// A setting that is no map.
+    pub(super) fn new(value: Value, from: From) -> Self {
+        Self { value, from, keys: BTreeMap::new() }
+    }
+}
+
 /// The settings, by the path of their field (`authentication.anonymous.enabled`), or by the name of their flag with
 /// two dashes where they have no field (`--node-ip`).
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -77,17 +77,11 @@ pub(crate) fn is_on(name: &str, settings: &Settings, version: Option<&Version>) 
         return None;
     }
     let (_, since) = ON_BY_DEFAULT.iter().find(|(gate, _)| *gate == name)?;
-    let is_old = |minor: u16| since.is_none_or(|since| minor < since);
+    let is_old = |minor: Minor| since.is_none_or(|since| minor.0 < since);
     match version {
-        Some(version) => Some(!is_old(version.minor.0)),
+        Some(version) => Some(!is_old(version.minor)),
         // The oldest release of the table decides where it is not known.
-        None => {
-            if is_old(RELEASES.start().0) {
-                None
-            } else {
-                Some(true)
-            }
-        }
+        None => (!is_old(*RELEASES.start())).then_some(true),
     }
 }
 

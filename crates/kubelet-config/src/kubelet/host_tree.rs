@@ -8,10 +8,10 @@ use std::fs::{File, Metadata};
 use std::io::{self, Read as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Dir, Mode, OFlags, ResolveFlags, makedev, openat, openat2, readlinkat};
+use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, makedev, openat, openat2, readlinkat};
 use rustix::io::Errno;
 
 use super::tree::{Kind, Meta, Tree, Unreadable};
@@ -174,17 +174,12 @@ impl Tree for HostTree {
 }
 
 fn meta(metadata: &Metadata) -> Meta {
-    let file_type = metadata.file_type();
-    let kind = if file_type.is_file() {
-        Kind::File
-    } else if file_type.is_dir() {
-        Kind::Directory
-    } else if file_type.is_symlink() {
-        Kind::Link
-    } else if file_type.is_char_device() && metadata.rdev() == makedev(1, 3) {
-        Kind::Null
-    } else {
-        Kind::Other
+    let kind = match FileType::from_raw_mode(metadata.mode()) {
+        FileType::RegularFile => Kind::File,
+        FileType::Directory => Kind::Directory,
+        FileType::Symlink => Kind::Link,
+        FileType::CharacterDevice if metadata.rdev() == makedev(1, 3) => Kind::Null,
+        _ => Kind::Other,
     };
     Meta { kind, size_bytes: metadata.len(), mode: metadata.mode() & 0o7777, uid: metadata.uid(), gid: metadata.gid() }
 }

@@ -83,15 +83,23 @@ pub(crate) fn word(file: &Location, number: u32, line: &str, word: &str) -> Loca
 
 /// How many characters a text has, as a column counts them.
 pub(crate) fn chars(text: &str) -> u32 {
-    u32::try_from(text.chars().count()).unwrap_or(u32::MAX)
+    to_u32(text.chars().count())
+}
+
+/// A number of lines, characters or bytes as places count them; no file that is read has more.
+pub(crate) fn to_u32(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
+}
+
+/// The text that `find` finds in a line of a small file, of the first such line, with its place.
+pub(crate) fn find_word(tree: &dyn Tree, path: &str, find: impl Fn(&str) -> Option<&str>) -> Option<Located<String>> {
+    let text = small(tree, path)?;
+    numbered(&text).find_map(|(number, line)| Some(word(&Location::file(path), number, line, find(line)?)))
 }
 
 /// The value of a file that holds one, as those of `/proc/sys` do.
 pub(crate) fn first_word(tree: &dyn Tree, path: &str) -> Option<Located<String>> {
-    let text = small(tree, path)?;
-    let (number, line) = numbered(&text).next()?;
-    let value = line.trim();
-    (!value.is_empty()).then(|| word(&Location::file(path), number, line, value))
+    find_word(tree, path, |line| Some(line.trim()).filter(|value| !value.is_empty()))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::document::{self, Node, Value};
 use super::{ConfigFile, ConfigFileState, Configuration, check, merge};
 use crate::kubelet::flags::{CommandLine, FlagUse};
 use crate::kubelet::location::Location;
-use crate::kubelet::text::numbered;
+use crate::kubelet::text::{numbered, to_u32};
 use crate::kubelet::tree::{Kind, Tree};
 use crate::kubelet::version::Version;
 
@@ -184,9 +184,8 @@ fn parse(at: &Location, bytes: &[u8], drop_in: bool) -> (ConfigFileState, Option
         text.trim_start().starts_with('{').then(|| serde_json::from_str::<serde::de::IgnoredAny>(text).err());
     let wrong = match json_error.flatten() {
         Some(error) => {
-            let number = |value: usize| u32::try_from(value).unwrap_or(0);
             let reason = "it begins with a brace, so the kubelet reads it as JSON, but it is not JSON";
-            Some((at.at(number(error.line()), number(error.column()), 0), reason.to_owned()))
+            Some((at.at(to_u32(error.line()), to_u32(error.column()), 0), reason.to_owned()))
         }
         None => wrong_kind(at, &document).or_else(|| drop_in.then(|| first_duplicate(&document)).flatten()),
     };
@@ -207,12 +206,8 @@ pub(super) fn wrong_kind(at: &Location, document: &Node) -> Option<(Location, St
         let entry = document.entries().iter().rev().find(|entry| entry.key.eq_ignore_ascii_case(key));
         match entry.map(|entry| (&entry.node.value, &entry.node.at)) {
             Some((Value::String(text), _)) if text == wanted => {}
-            Some((Value::Null, _)) | None => {
-                return Some((at.clone(), format!("it has no {key}")));
-            }
-            Some((_, place)) => {
-                return Some((place.clone(), format!("its {key} is not {wanted}")));
-            }
+            Some((Value::Null, _)) | None => return Some((at.clone(), format!("it has no {key}"))),
+            Some((_, place)) => return Some((place.clone(), format!("its {key} is not {wanted}"))),
         }
     }
     None

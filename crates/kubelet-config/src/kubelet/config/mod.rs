@@ -104,6 +104,11 @@ pub struct Configuration {
 }
 
 impl Configuration {
+    /// The file that `--config` names.
+    pub(crate) fn main(&self) -> Option<&ConfigFile> {
+        self.files.iter().find(|file| !file.drop_in)
+    }
+
     /// The merged value of a field, its path with dots.
     pub fn get(&self, path: &str) -> Option<&Node> {
         self.entry(path).map(|entry| &entry.node)

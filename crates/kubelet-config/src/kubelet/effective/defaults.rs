@@ -36,26 +36,14 @@ const FLAGS: &[(&str, &str)] = &[("--cert-dir", "\"/var/lib/kubelet/pki\""), ("-
 
 /// The settings that are not set.
 pub(super) fn defaults(config_given: bool, version: Option<&Version>) -> BTreeMap<String, Effective> {
-    let mut settings = BTreeMap::new();
-    for field in FIELDS.iter().filter(|field| is_setting(field)) {
-        let known = field.is_known_in(version);
-        // Before it was a field, it was a flag with the same default.
-        if !known && field.path != "containerRuntimeEndpoint" {
-            continue;
-        }
-        if let Some(value) = of_field(field, version) {
-            settings.insert(field.path.to_owned(), by_default(value, false));
-        }
-    }
-    for (flag, value) in FLAGS {
-        settings.insert((*flag).to_owned(), by_default(parse(value), false));
-    }
-    if !config_given {
-        for (path, value) in LEGACY {
-            settings.insert((*path).to_owned(), by_default(parse(value), true));
-        }
-    }
-    settings
+    // Before it was a field, it was a flag with the same default.
+    let is_known = |field: &&Field| field.is_known_in(version) || field.path == "containerRuntimeEndpoint";
+    let fields = FIELDS.iter().filter(|field| is_setting(field)).filter(is_known);
+    let by_default = |value, legacy| Effective::new(value, From::Default { legacy });
+    let of_fields = fields.filter_map(|field| Some((field.path, by_default(of_field(field, version)?, false))));
+    let of_flags = FLAGS.iter().map(|(flag, value)| (*flag, by_default(parse(value), false)));
+    let legacy = LEGACY.iter().filter(|_| !config_given).map(|(path, value)| (*path, by_default(parse(value), true)));
+    of_fields.chain(of_flags).chain(legacy).map(|(path, setting)| (path.to_owned(), setting)).collect()
 }
 
 /// Whether a field holds a value of its own, and is not a structure or a part of a list.
@@ -82,10 +70,6 @@ pub(super) fn is_zero(value: &Value) -> bool {
         Value::String(text) => text.is_empty() || text == "0s",
         _ => false,
     }
-}
-
-fn by_default(value: Value, legacy: bool) -> Effective {
-    Effective { value, from: From::Default { legacy }, keys: BTreeMap::new() }
 }
 
 fn parse(text: &str) -> Value {

@@ -21,9 +21,9 @@ pub(super) fn lay_over(settings: &mut Settings, config: &Configuration, version:
     for field in FIELDS.iter().filter(|field| defaults::is_setting(field) && field.is_known_in(version)) {
         let Some(entry) = config.entry(field.path) else { continue };
         let mut effective = written(entry, field);
-        let main = config.files.iter().find(|file| !file.drop_in && file.at.file == entry.at.file);
-        if let (true, Some(main)) = (PATHS.contains(&field.path), main) {
-            absolute(&mut effective.value, &main.at);
+        let is_mains = config.main().is_some_and(|main| main.at.file == entry.at.file);
+        if is_mains && PATHS.contains(&field.path) {
+            absolute(&mut effective.value, &entry.at);
         }
         let is_unset = matches!(field.default, FieldDefault::UnlessZero(_)) && defaults::is_zero(&effective.value)
             || field.path == "podPidsLimit" && effective.value.as_i64().is_some_and(|n| n < 0);
@@ -84,21 +84,19 @@ fn masked(path: &str, mut value: Value) -> Value {
 /// Defaults that follow from another setting of the main file: `SetDefaults_KubeletConfiguration`. When drop-ins are merged,
 /// they are set already.
 fn dependent(settings: &mut Settings, config: &Configuration) {
-    let main = config.files.iter().find(|file| !file.drop_in);
-    let is_written = |settings: &Settings, path: &str| {
-        settings.get(path).is_some_and(|setting| matches!(setting.from, From::File(_)))
+    let file = |settings: &Settings, path: &str| match &settings.get(path)?.from {
+        From::File(at) => Some(at.file.clone()),
+        _ => None,
     };
-    let is_mains = |settings: &Settings, path: &str| match settings.get(path).map(|setting| &setting.from) {
-        Some(From::File(at)) => main.is_some_and(|main| main.at.file == at.file),
-        _ => false,
-    };
-    if !is_written(settings, "nodeStatusReportFrequency")
+    let main = config.main().map(|main| main.at.file.clone());
+    let is_mains = |settings: &Settings, path: &str| main.is_some() && file(settings, path) == main;
+    if file(settings, "nodeStatusReportFrequency").is_none()
         && is_mains(settings, "nodeStatusUpdateFrequency")
         && let Some(update) = settings.get("nodeStatusUpdateFrequency").cloned()
     {
         settings.0.insert("nodeStatusReportFrequency".to_owned(), update);
     }
-    if !is_written(settings, "serializeImagePulls")
+    if file(settings, "serializeImagePulls").is_none()
         && is_mains(settings, "maxParallelImagePulls")
         && settings.int("maxParallelImagePulls").is_some_and(|n| n >= 2)
         && let Some(serialize) = settings.0.get_mut("serializeImagePulls")
@@ -111,7 +109,7 @@ fn dependent(settings: &mut Settings, config: &Configuration) {
 /// `cmd/kubelet/app/server.go`), before drop-ins: one key in the main file leaves the others without a threshold, one in
 /// a drop-in does not.
 fn eviction_hard(settings: &mut Settings, config: &Configuration, by_default: Option<Effective>) {
-    let main = config.files.iter().find(|file| !file.drop_in).and_then(|file| file.document.as_ref());
+    let main = config.main().and_then(|file| file.document.as_ref());
     let written = |path: &str| main.and_then(|root| root.get(path)).map(|node| &node.value);
     let merges = written("mergeDefaultEvictionSettings") == Some(&Written::Bool(true));
     let has_base = config.given && (merges || written(EVICTION_HARD).is_none_or(|value| *value == Written::Null));

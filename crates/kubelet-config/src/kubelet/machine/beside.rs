@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use jiff::SignedDuration;
+
 use super::credential_provider;
 use crate::kubelet::config::document::{Node, parse};
 use crate::kubelet::effective::Settings;
@@ -144,12 +146,9 @@ fn inhibit_delays(tree: &dyn Tree) -> Vec<Located<u64>> {
     let mut files = BTreeMap::new();
     for directory in DIRECTORIES {
         let directory = Path::new(directory).join("logind.conf.d");
-        for name in tree.list(&directory).unwrap_or_default().into_iter().take(MAX_FILES) {
-            let is_dropin = name.to_string_lossy().ends_with(".conf");
-            if is_dropin {
-                files.insert(name.clone(), directory.join(name));
-            }
-        }
+        let names = tree.list(&directory).unwrap_or_default().into_iter().take(MAX_FILES);
+        let drop_ins = names.filter(|name| name.to_string_lossy().ends_with(".conf"));
+        files.extend(drop_ins.map(|name| (name.clone(), directory.join(name))));
     }
     let main = Path::new("/etc/systemd/logind.conf").to_owned();
     std::iter::once(main).chain(files.into_values()).flat_map(|path| delays_of(tree, &path)).collect()
@@ -164,18 +163,8 @@ fn delays_of(tree: &dyn Tree, path: &Path) -> Vec<Located<u64>> {
     lines.collect()
 }
 
-/// A time span of systemd.time(7), in its usual units.
+/// A time span of systemd.time(7): without a unit it is seconds.
 fn seconds(text: &str) -> Option<u64> {
-    let mut sum = 0_u64;
-    for part in text.split_whitespace() {
-        let (number, unit) = part.split_at(part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len()));
-        let unit = match unit {
-            "" | "s" | "sec" | "second" | "seconds" => 1,
-            "m" | "min" | "minute" | "minutes" => 60,
-            "h" | "hr" | "hour" | "hours" => 3600,
-            _ => return None,
-        };
-        sum = sum.checked_add(number.parse::<u64>().ok()?.checked_mul(unit)?)?;
-    }
-    Some(sum)
+    let with_unit = || u64::try_from(text.parse::<SignedDuration>().ok()?.as_secs()).ok();
+    text.parse().ok().or_else(with_unit)
 }

@@ -1,5 +1,6 @@
 //! The CNI configurations in the directory where the runtime looks for them.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -27,27 +28,18 @@ pub(super) fn directory(runtime: Option<&Runtime>, socket: &str) -> Option<PathB
 
 /// The names of the configurations in a directory, sorted; `None` if it is not there.
 pub(super) fn configs(tree: &dyn Tree, directory: &Path) -> Option<Vec<String>> {
-    let names = tree.list(directory).ok()?;
+    let names = tree.list(directory).ok()?.into_iter();
+    let has_suffix = |suffix: &OsStr| ["conf", "conflist", "json"].iter().any(|one| suffix == *one);
     let configs = names
-        .into_iter()
-        .filter(|name| {
-            let suffix = Path::new(name).extension();
-            suffix.is_some_and(|suffix| ["conf", "conflist", "json"].iter().any(|one| suffix == *one))
-        })
-        .filter(|name| tree.stat(&directory.join(name)).is_ok_and(|meta| meta.kind == Kind::File))
-        .take(MAX_CONFIGS)
-        .map(|name| name.to_string_lossy().into_owned())
-        .collect();
-    Some(configs)
+        .filter(|name| Path::new(name).extension().is_some_and(has_suffix))
+        .filter(|name| tree.stat(&directory.join(name)).is_ok_and(|meta| meta.kind == Kind::File));
+    Some(configs.take(MAX_CONFIGS).map(|name| name.to_string_lossy().into_owned()).collect())
 }
 
 /// The plugins of the first configuration, which is the one that the runtime takes; empty if it has none to be read.
 pub(super) fn plugins(tree: &dyn Tree, directory: &Path, configs: &[String]) -> Vec<String> {
-    let config = configs
-        .first()
-        .and_then(|name| tree.read_bounded(&directory.join(name), MAX_BYTES).ok())
-        .and_then(|bytes| serde_json::from_slice(&bytes).ok())
-        .unwrap_or(Value::Null);
+    let bytes = configs.first().and_then(|name| tree.read_bounded(&directory.join(name), MAX_BYTES).ok());
+    let config: Value = serde_json::from_slice(&bytes.unwrap_or_default()).unwrap_or_default();
     let listed = config["plugins"].as_array().into_iter().flatten();
     let kinds = std::iter::once(&config).chain(listed).filter_map(|plugin| plugin["type"].as_str());
     kinds.take(MAX_CONFIGS).map(str::to_owned).collect()

@@ -49,17 +49,7 @@ fn read(tree: &dyn Tree, path: &str, renewed: Option<PathBuf>) -> FileState<Kube
         let document =
             parse(at, &String::from_utf8_lossy(bytes)).map_err(|error| (error.at, "is not valid YAML".to_owned()))?;
         let (cluster, server, user) = understand(&document).map_err(|reason| (at.clone(), reason))?;
-        let mut found = Kubeconfig {
-            credential: credential(user),
-            server: Some(server),
-            certificate: None,
-            renewed: None,
-            certificate_problem: None,
-            files: Vec::new(),
-            missing_files: Vec::new(),
-            at: at.clone(),
-        };
-        follow(tree, user, renewed, &mut found);
+        let mut found = follow(tree, at, server, user, renewed);
         // The kubelet reads it as well.
         let authority = said(Some(cluster), "certificate-authority");
         let authority = authority.filter(|_| said(Some(cluster), "certificate-authority-data").is_none());
@@ -114,32 +104,30 @@ fn credential(user: Option<&Node>) -> ClientCredential {
 }
 
 /// Follows the paths of a user, which count from the kubeconfig's directory, and reads its certificate.
-fn follow(tree: &dyn Tree, user: Option<&Node>, renewed: Option<PathBuf>, found: &mut Kubeconfig) {
+fn follow(tree: &dyn Tree, at: &Location, server: String, user: Option<&Node>, renewed: Option<PathBuf>) -> Kubeconfig {
     let data = said(user, "client-certificate-data");
-    let directory = Path::new(&*found.at.file).parent().unwrap_or(Path::new("/")).to_owned();
+    let directory = Path::new(&*at.file).parent().unwrap_or(Path::new("/"));
     let path = |key| said(user, key).map(|path| directory.join(path));
     let own = |key| path(key).filter(|_| data.is_none());
     let certificate = own("client-certificate");
-    let files = [certificate.clone(), own("client-key"), path("tokenFile")];
-    for path in files.into_iter().flatten() {
-        let name = path.to_string_lossy().into_owned();
-        if tree.stat(&path).is_err_and(|error| error.is_not_found()) && !found.missing_files.contains(&name) {
-            found.missing_files.push(name.clone());
-        }
-        if !found.files.contains(&name) {
-            found.files.push(name);
-        }
-    }
+    let paths = [certificate.clone(), own("client-key"), path("tokenFile")].into_iter().flatten();
+    let mut files: Vec<String> = paths.map(|path| path.to_string_lossy().into_owned()).collect();
+    files.dedup();
+    let is_missing = |file: &&String| tree.stat(Path::new(file)).is_err_and(|error| error.is_not_found());
     let has_own = data.is_some() || certificate.is_some();
-    found.renewed = renewed.filter(|_| has_own).and_then(|file| current(tree, &file));
     let read = match (data, certificate) {
-        (None, Some(file)) => from_file(tree, &file),
-        (Some(data), _) => of_data(&found.at, data).map_err(|problem| format!("{} {problem}", found.at.file)),
-        (None, None) => return,
+        (Some(data), _) => Some(of_data(at, data).map_err(|problem| format!("{at} {problem}"))),
+        (None, file) => file.map(|file| from_file(tree, &file)),
     };
-    match read {
-        Ok(certificate) => found.certificate = Some(certificate),
-        Err(problem) => found.certificate_problem = Some(problem),
+    Kubeconfig {
+        at: at.clone(),
+        server: Some(server),
+        credential: credential(user),
+        renewed: renewed.filter(|_| has_own).and_then(|file| current(tree, &file)),
+        certificate_problem: read.as_ref().and_then(|read| read.as_ref().err().cloned()),
+        certificate: read.and_then(Result::ok),
+        missing_files: files.iter().filter(is_missing).cloned().collect(),
+        files,
     }
 }
 

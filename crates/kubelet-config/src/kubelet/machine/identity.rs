@@ -5,7 +5,7 @@ use std::path::Path;
 use super::Packages;
 use crate::kubelet::location::{Located, Location};
 use crate::kubelet::systemd::Unit;
-use crate::kubelet::text::{numbered, small, word};
+use crate::kubelet::text::{find_word, small};
 use crate::kubelet::tree::Tree;
 use crate::kubelet::version::Version;
 
@@ -16,11 +16,7 @@ pub fn hostname(tree: &dyn Tree, given: Option<&str>) -> Option<Located<String>>
     if let Some(given) = given {
         return Some(Located { value: given.to_owned(), at: Location::file(PATH) });
     }
-    let text = small(tree, PATH)?;
-    numbered(&text)
-        .map(|(number, line)| (number, line, line.trim()))
-        .find(|(_, _, name)| !name.is_empty() && !name.starts_with('#'))
-        .map(|(number, line, name)| word(&Location::file(PATH), number, line, name))
+    find_word(tree, PATH, |line| Some(line.trim()).filter(|name| !name.is_empty() && !name.starts_with('#')))
 }
 
 /// `ID` and `ID_LIKE` of os-release(5).
@@ -29,12 +25,8 @@ pub(super) fn os_ids(tree: &dyn Tree) -> Vec<String> {
         return Vec::new();
     };
     let value = |key: &str| {
-        text.lines()
-            .rev()
-            .find_map(|line| line.strip_prefix(key)?.strip_prefix('='))
-            .unwrap_or_default()
-            .trim()
-            .trim_matches(['"', '\''])
+        let last = text.lines().rev().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+        last.unwrap_or_default().trim().trim_matches(['"', '\''])
     };
     [value("ID"), value("ID_LIKE")].into_iter().flat_map(str::split_whitespace).map(str::to_owned).collect()
 }
@@ -49,7 +41,9 @@ pub fn kubelet_version(tree: &dyn Tree, unit: &Unit, packages: &Packages) -> Opt
         rke2(tree)
     } else {
         let snap_name = unit.name.strip_prefix("snap.")?.split('.').next()?;
-        snap(tree, &format!("/snap/{snap_name}/current/meta/snap.yaml"))
+        find_word(tree, &format!("/snap/{snap_name}/current/meta/snap.yaml"), |line| {
+            Some(line.strip_prefix("version:")?.trim().trim_matches(['"', '\'']))
+        })
     }?;
     Some(Located { value: found.value.parse().ok()?, at: found.at })
 }
@@ -62,15 +56,6 @@ fn rke2(tree: &dyn Tree) -> Option<Located<String>> {
     let (version, rest) = release.split_once("-rke2r")?;
     let revision = rest.split('-').next()?;
     Some(Located { value: format!("{version}+rke2r{revision}"), at: Location::file(LINK) })
-}
-
-fn snap(tree: &dyn Tree, path: &str) -> Option<Located<String>> {
-    let text = small(tree, path)?;
-    numbered(&text).find_map(|(number, line)| {
-        let value = line.strip_prefix("version:")?.trim();
-        let value = value.trim_matches(['"', '\'']);
-        Some(word(&Location::file(path), number, line, value))
-    })
 }
 
 #[cfg(test)]

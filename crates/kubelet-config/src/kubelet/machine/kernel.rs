@@ -6,20 +6,14 @@ use std::path::Path;
 use super::{Kernel, Swap};
 use crate::kubelet::effective::Settings;
 use crate::kubelet::location::{Located, Location};
-use crate::kubelet::text::{first_word, numbered, small, word};
+use crate::kubelet::text::{find_word, first_word, numbered, small, word};
 use crate::kubelet::tree::Tree;
 
 /// `MemTotal` of `/proc/meminfo`, in bytes.
 fn memory(tree: &dyn Tree) -> Option<Located<u64>> {
-    const PATH: &str = "/proc/meminfo";
-    let text = small(tree, PATH)?;
-    numbered(&text).find_map(|(number, line)| {
-        let kib = line.strip_prefix("MemTotal:")?.split_whitespace().next()?;
-        Some(Located {
-            value: kib.parse::<u64>().ok()?.checked_mul(1024)?,
-            at: word(&Location::file(PATH), number, line, kib).at,
-        })
-    })
+    let found = find_word(tree, "/proc/meminfo", |line| line.strip_prefix("MemTotal:")?.split_whitespace().next());
+    let Located { value: kib, at } = found?;
+    Some(Located { value: kib.parse::<u64>().ok()?.checked_mul(1024)?, at })
 }
 
 /// The entries of `/proc/swaps`: everything below its heading, as the kubelet counts it.
@@ -27,17 +21,13 @@ fn swaps(tree: &dyn Tree) -> Option<Vec<Located<Swap>>> {
     const PATH: &str = "/proc/swaps";
     let text = small(tree, PATH)?;
     let file = Location::file(PATH);
-    let entries = numbered(&text)
-        .skip(1)
-        .filter_map(|(number, line)| {
-            let mut columns = line.split_whitespace();
-            let device = columns.next()?;
-            let kib: u64 = columns.nth(1).and_then(|kib| kib.parse().ok()).unwrap_or(0);
-            let device = word(&file, number, line, device);
-            Some(Located { value: Swap { device: device.value, size_bytes: kib.saturating_mul(1024) }, at: device.at })
-        })
-        .collect();
-    Some(entries)
+    let entry = |(number, line): (u32, &str)| {
+        let mut columns = line.split_whitespace();
+        let Located { value: device, at } = word(&file, number, line, columns.next()?);
+        let kib: u64 = columns.nth(1).and_then(|kib| kib.parse().ok()).unwrap_or(0);
+        Some(Located { value: Swap { device, size_bytes: kib.saturating_mul(1024) }, at })
+    };
+    Some(numbered(&text).skip(1).filter_map(entry).collect())
 }
 
 /// The kernel settings that rules read, by their names in sysctl.conf(5).
@@ -81,23 +71,17 @@ const NAMED_BY: &[&str] = &["cgroupRoot", "kubeReservedCgroup", "systemReservedC
 /// cgroups are not to be seen.
 fn cgroups(tree: &dyn Tree, settings: &Settings) -> BTreeMap<String, bool> {
     let Some(is_v2) = cgroup_v2(tree) else { return BTreeMap::new() };
+    // Of the v1 hierarchies the kubelet needs several; the memory controller's is the one it always needs.
+    let directory = Path::new(CGROUPS).join(if is_v2 { "" } else { "memory" });
     let by_systemd = settings.text("cgroupDriver") == Some("systemd");
-    NAMED_BY
-        .iter()
-        .filter_map(|setting| Some((*setting, settings.text(setting)?)))
-        .map(|(setting, name)| {
-            // Of cgroupRoot the kubelet takes the path as it is.
-            let path = if by_systemd && setting != "cgroupRoot" {
-                slice_path(name)
-            } else {
-                name.trim_start_matches('/').to_owned()
-            };
-            // Of the v1 hierarchies the kubelet needs several; the memory controller's is the one it always needs.
-            let directory = if is_v2 { CGROUPS.to_owned() } else { format!("{CGROUPS}/memory") };
-            let exists = tree.exists(&Path::new(&directory).join(path));
-            (name.to_owned(), exists)
-        })
-        .collect()
+    let exists = |setting: &&str| {
+        let name = settings.text(setting)?;
+        // Of cgroupRoot the kubelet takes the path as it is.
+        let is_slice = by_systemd && *setting != "cgroupRoot";
+        let path = if is_slice { slice_path(name) } else { name.trim_start_matches('/').to_owned() };
+        Some((name.to_owned(), tree.exists(&directory.join(path))))
+    };
+    NAMED_BY.iter().filter_map(exists).collect()
 }
 
 pub(super) fn read(tree: &dyn Tree, settings: &Settings) -> Kernel {

@@ -6,6 +6,7 @@ use granit_parser::{ErrorKind, Event, Marker, Parser, ScalarStyle, ScanError, Sp
 
 use super::{BadDocument, Entry, MAX_DEPTH, Node, Value, scalar};
 use crate::kubelet::location::Location;
+use crate::kubelet::text::to_u32;
 
 /// The most bytes that the values of a document take, those by aliases counted; the largest kubeconfig we know has some
 /// thousand values.
@@ -185,23 +186,20 @@ impl<'a> Builder<'a> {
         };
         let mut lines = self.text.lines().zip(1..).skip(mark.line().saturating_sub(1));
         let found = lines.find_map(|(line, number)| Some((number, indented(line)?)));
+        let tab = found.map(|(line, column)| self.file.at(line, to_u32(column + 1), 1));
         BadDocument {
-            at: found.map_or_else(
-                || self.place(mark, 0),
-                |(line, column)| self.file.at(line, u32::try_from(column + 1).unwrap_or(u32::MAX), 1),
-            ),
+            at: tab.unwrap_or_else(|| self.place(mark, 0)),
             reason: "a tab is in the indentation, where YAML takes only spaces".to_owned(),
         }
     }
 
     fn place(&self, mark: Marker, width: u32) -> Location {
-        let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
-        self.file.at(number(mark.line()), number(mark.col() + 1), width)
+        self.file.at(to_u32(mark.line()), to_u32(mark.col() + 1), width)
     }
 
     /// The place of a scalar; of one that takes several lines only where it begins.
     fn place_of(&self, span: Span) -> Location {
-        let width = if span.start.line() == span.end.line() { u32::try_from(span.len()).unwrap_or(0) } else { 0 };
+        let width = if span.start.line() == span.end.line() { to_u32(span.len()) } else { 0 };
         self.place(span.start, width)
     }
 }
