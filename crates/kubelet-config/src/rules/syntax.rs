@@ -176,7 +176,7 @@ pub(super) fn unknown(snapshot: &Snapshot, report: &mut Report) {
     for (index, event, finding) in ignored.take(MAX_FINDINGS) {
         let inside = events.get(index + 1..).unwrap_or_default().iter().take_while(|inside| {
             event.kind == EventKind::UnknownSection
-                && matches!(inside.kind, EventKind::InUnknownSection { .. })
+                && inside.kind == EventKind::InUnknownSection
                 && inside.at.file == event.at.file
         });
         let inside: Vec<&Event> = inside.filter(|inside| holds_flags(&inside.text)).collect();
@@ -261,7 +261,7 @@ fn outside_section(snapshot: &Snapshot, event: &Event, new: impl FnOnce(String) 
 pub(super) fn is_bad_command(events: &[Event], index: usize) -> bool {
     let Some([cause, cut]) = index.checked_sub(1).and_then(|first| events.get(first..=index)) else { return false };
     matches!(cut.kind, EventKind::RestOfFileLost { .. })
-        && matches!(cause.kind, EventKind::BadQuoting | EventKind::BadSpecifier { .. } | EventKind::BadCommand { .. })
+        && matches!(cause.kind, EventKind::BadQuoting | EventKind::BadSpecifier { .. } | EventKind::BadCommand)
         && cause.at.file == cut.at.file
 }
 

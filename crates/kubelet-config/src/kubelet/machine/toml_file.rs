@@ -7,7 +7,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::kubelet::location::{Located, Location};
-use crate::kubelet::text;
+use crate::kubelet::systemd::SourceFile;
+use crate::kubelet::text::to_u32;
 use crate::kubelet::tree::{Tree, Unreadable};
 
 /// The most that is read of a runtime's configuration file; they have a few KiB.
@@ -23,22 +24,18 @@ pub(super) fn read(tree: &dyn Tree, path: &Path) -> Result<String, Unreadable> {
 }
 
 pub(super) struct TomlFile<'t> {
-    file: Location,
-    text: &'t str,
-    starts: Vec<usize>,
+    source: SourceFile,
     root: Spanned<DeTable<'t>>,
 }
 
 impl<'t> TomlFile<'t> {
     /// Parses `text`. An error tells a place and nothing of the text, which may hold a registry's password.
     pub(super) fn parse(path: &Path, text: &'t str) -> Result<Self, Location> {
-        let file = Location::file(path);
-        let starts = line_starts(text);
-        let root = DeTable::parse(text).map_err(|error| match error.span() {
-            Some(span) => at(&file, text, &starts, &span),
-            None => file.clone(),
-        })?;
-        Ok(Self { file, text, starts, root })
+        let source = SourceFile::new(Location::file(path), text.as_bytes().to_vec());
+        match DeTable::parse(text) {
+            Ok(root) => Ok(Self { source, root }),
+            Err(error) => Err(error.span().map_or_else(|| source.file().clone(), |span| at(&source, &span))),
+        }
     }
 
     pub(super) fn table(&self) -> &DeTable<'t> {
@@ -46,7 +43,7 @@ impl<'t> TomlFile<'t> {
     }
 
     fn place(&self, value: &Spanned<DeValue<'t>>) -> Location {
-        at(&self.file, self.text, &self.starts, &value.span())
+        at(&self.source, &value.span())
     }
 
     /// A text that is not empty.
@@ -83,23 +80,9 @@ pub(super) fn table<'a, 't>(table: &'a DeTable<'t>, path: &[&str]) -> Option<&'a
     get(table, path)?.get_ref().as_table()
 }
 
-/// Where each line of a text begins.
-fn line_starts(text: &str) -> Vec<usize> {
-    let ends = text.match_indices('\n').map(|(at, _)| at.saturating_add(1));
-    std::iter::once(0).chain(ends).collect()
-}
-
-fn at(file: &Location, text: &str, starts: &[usize], span: &Range<usize>) -> Location {
-    let line = starts.partition_point(|start| *start <= span.start);
-    let begin = line.checked_sub(1).and_then(|index| starts.get(index));
-    let before = begin.and_then(|begin| text.get(*begin..span.start));
-    let word = text.get(span.clone()).unwrap_or_default();
-    let word = word.lines().next().unwrap_or_default();
-    file.at(
-        u32::try_from(line).unwrap_or(u32::MAX),
-        text::chars(before.unwrap_or_default()).saturating_add(1),
-        text::chars(word),
-    )
+fn at(source: &SourceFile, span: &Range<usize>) -> Location {
+    let (start, end) = (to_u32(span.start), to_u32(span.end));
+    if start < end { source.span(start, end - 1) } else { source.place(start) }
 }
 
 #[cfg(test)]

@@ -6,11 +6,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::specifiers::Specifiers;
-use super::{Assignment, Manager, Setting, Source, env_file, names};
-use crate::kubelet::location::Location;
+use super::verify::get;
+use super::{Assignment, Manager, Settings, Source, env_file, names};
+use crate::kubelet::location::{Located, Location};
+use crate::kubelet::text::small;
 use crate::kubelet::tree::Tree;
-
-type Settings = BTreeMap<(String, String), Setting>;
 
 /// The settings of directories, with the variable and the directory above that each has.
 const DIRECTORIES: [(&str, &str, &str); 5] = [
@@ -41,6 +41,8 @@ pub(super) fn specifiers(tree: &dyn Tree, manager: &Manager, name: &str, fragmen
     let os_release = ["/etc/os-release", "/usr/lib/os-release"].into_iter().find(|path| tree.exists(Path::new(path)));
     let os_release = os_release.map_or_else(BTreeMap::new, |path| values(tree, path));
     let os = |key: &str| text(os_release.get(key).map_or("", String::as_str));
+    let pretty = values(tree, "/etc/machine-info").remove("PRETTY_HOSTNAME");
+    let bytes = |path: &Path| path.as_os_str().as_bytes().to_vec();
     let mut table = BTreeMap::from([
         ('n', text(name)),
         ('N', text(names::stem(name))),
@@ -51,15 +53,14 @@ pub(super) fn specifiers(tree: &dyn Tree, manager: &Manager, name: &str, fragmen
         ('j', text(last)),
         ('J', names::unescape(last)),
         ('f', names::unescape_path(instance.unwrap_or(prefix))),
-        ('y', real.as_ref().map(|path| path.as_os_str().as_bytes().to_vec())),
-        ('Y', real.as_ref().and_then(|path| path.parent()).map(|path| path.as_os_str().as_bytes().to_vec())),
+        ('y', real.as_deref().map(bytes)),
+        ('Y', real.as_deref().and_then(Path::parent).map(bytes)),
         ('c', text(&format!("/system.slice/{name}"))),
-        ('r', text("/system.slice")),
-        ('R', text("")),
+        ('d', text(&format!("/run/credentials/{name}"))),
         ('H', text(&manager.hostname)),
         ('l', text(short)),
-        ('q', text(&pretty_hostname(tree, short))),
-        ('m', text(&machine_id(tree, manager))),
+        ('q', text(pretty.as_deref().filter(|pretty| !pretty.is_empty()).unwrap_or(short))),
+        ('m', text(&manager.machine_id)),
         ('b', text(&manager.boot_id)),
         ('v', text(&first_line(tree, "/proc/sys/kernel/osrelease"))),
         ('a', text(architecture())),
@@ -69,33 +70,28 @@ pub(super) fn specifiers(tree: &dyn Tree, manager: &Manager, name: &str, fragmen
         ('W', os("VARIANT_ID")),
         ('M', os("IMAGE_ID")),
         ('A', os("IMAGE_VERSION")),
+        ('s', text(root_shell(tree))),
+        // The same for every system service.
+        ('r', text("/system.slice")),
+        ('R', text("")),
+        ('C', text("/var/cache")),
+        ('E', text("/etc")),
+        ('L', text("/var/log")),
+        ('S', text("/var/lib")),
+        ('t', text("/run")),
+        ('T', text("/tmp")),
+        ('V', text("/var/tmp")),
+        ('h', text("/root")),
+        ('u', text("root")),
+        ('U', text("0")),
+        ('g', text("root")),
+        ('G', text("0")),
     ]);
-    for (letter, value) in FIXED {
-        table.insert(letter, text(value));
-    }
-    table.insert('d', text(&format!("/run/credentials/{name}")));
-    table.insert('s', text(root_shell(tree)));
     if manager.version >= 255 {
         table.insert('D', text("/usr/share"));
     }
     Specifiers(table)
 }
-
-/// The specifiers that are the same for every system service.
-const FIXED: [(char, &str); 12] = [
-    ('C', "/var/cache"),
-    ('E', "/etc"),
-    ('L', "/var/log"),
-    ('S', "/var/lib"),
-    ('t', "/run"),
-    ('T', "/tmp"),
-    ('V', "/var/tmp"),
-    ('h', "/root"),
-    ('u', "root"),
-    ('U', "0"),
-    ('g', "root"),
-    ('G', "0"),
-];
 
 /// The architecture as systemd calls it.
 fn architecture() -> &'static str {
@@ -107,9 +103,7 @@ fn architecture() -> &'static str {
 }
 
 fn first_line(tree: &dyn Tree, path: &str) -> String {
-    tree.read_bounded(Path::new(path), 4096)
-        .map(|bytes| String::from_utf8_lossy(&bytes).lines().next().unwrap_or_default().to_owned())
-        .unwrap_or_default()
+    small(tree, path).and_then(|text| Some(text.lines().next()?.to_owned())).unwrap_or_default()
 }
 
 /// The values of a file of assignments, as `/etc/os-release` is one.
@@ -119,42 +113,18 @@ fn values(tree: &dyn Tree, path: &str) -> BTreeMap<String, String> {
     parsed.assignments.into_iter().map(|assignment| (assignment.name, assignment.value)).collect()
 }
 
-fn pretty_hostname(tree: &dyn Tree, short: &str) -> String {
-    let name = values(tree, "/etc/machine-info").remove("PRETTY_HOSTNAME").filter(|name| !name.is_empty());
-    name.unwrap_or_else(|| short.to_owned())
-}
-
-/// What the caller knows, else what the host says.
-fn machine_id(tree: &dyn Tree, manager: &Manager) -> String {
-    let unknown = manager.machine_id.bytes().all(|byte| byte == b'0');
-    let own = first_line(tree, "/etc/machine-id");
-    let valid = own.len() == 32 && own.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if unknown && valid { own } else { manager.machine_id.clone() }
-}
-
 /// root's shell as systemd chooses it where no user database may be asked.
 fn root_shell(tree: &dyn Tree) -> &'static str {
     if tree.exists(Path::new("/bin/bash")) { "/bin/bash" } else { "/bin/sh" }
-}
-
-fn setting<'a>(settings: &'a Settings, key: &str) -> Option<&'a Setting> {
-    settings.get(&("Service".to_owned(), key.to_owned())).filter(|setting| !setting.value.is_empty())
 }
 
 /// The variables that systemd sets for the service, the manager's own environment first. Those that are new with every
 /// start (`INVOCATION_ID`, …) have an empty value.
 pub(super) fn variables(tree: &dyn Tree, manager: &Manager, name: &str, settings: &Settings) -> Vec<Assignment> {
     let nowhere = Location::file("systemd");
+    let setting = |key: &str| get(settings, "Service", key);
     let mut own = Vec::new();
-    let mut set = |name: &str, value: &str, at: &Location| {
-        own.push(Assignment {
-            name: name.to_owned(),
-            value: value.to_owned(),
-            at: at.clone(),
-            source: Source::Manager,
-            marks: Vec::new(),
-        });
-    };
+    let mut set = |name: &str, value: &str, at: &Location| own.push(Assignment::new(name, value, at, Source::Manager));
     let merged = tree.real_path(Path::new("/bin")).is_ok_and(|real| real == Path::new("/usr/bin"));
     let path = if manager.version >= 255 && merged { PATH_MERGED } else { PATH_SPLIT };
     set("PATH", path, &nowhere);
@@ -166,23 +136,23 @@ pub(super) fn variables(tree: &dyn Tree, manager: &Manager, name: &str, settings
     for unknown in ["INVOCATION_ID", "JOURNAL_STREAM", "SYSTEMD_EXEC_PID"] {
         set(unknown, "", &nowhere);
     }
-    if let Some(kind) = setting(settings, "Type").filter(|kind| kind.value.starts_with("notify")) {
+    if let Some(kind) = setting("Type").filter(|kind| kind.value.starts_with("notify")) {
         set("NOTIFY_SOCKET", "/run/systemd/notify", &kind.at);
     }
-    if let Some(file) = setting(settings, "PIDFile") {
+    if let Some(file) = setting("PIDFile") {
         set("PIDFILE", &file.value, &file.at);
     }
-    if let Some(user) = setting(settings, "User") {
+    if let Some(user) = setting("User") {
         login(tree, user, &mut set);
     }
     for (key, variable, above) in DIRECTORIES {
-        if let Some(list) = setting(settings, key) {
+        if let Some(list) = setting(key) {
             set(variable, &directories(&list.value, above), &list.at);
         }
     }
     let credentials =
         ["LoadCredential", "SetCredential", "LoadCredentialEncrypted", "SetCredentialEncrypted", "ImportCredential"];
-    if let Some(found) = credentials.into_iter().find_map(|key| setting(settings, key)) {
+    if let Some(found) = credentials.into_iter().find_map(setting) {
         set("CREDENTIALS_DIRECTORY", &format!("/run/credentials/{name}"), &found.at);
     }
     own
@@ -201,21 +171,16 @@ fn directories(list: &str, above: &str) -> String {
 }
 
 /// `User=` sets the variables of a login.
-fn login(tree: &dyn Tree, user: &Setting, set: &mut dyn FnMut(&str, &str, &Location)) {
-    let passwd = tree
-        .read_bounded(Path::new("/etc/passwd"), 1 << 20)
-        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-        .unwrap_or_default();
-    let entry = passwd
-        .lines()
-        .map(|line| line.split(':').collect::<Vec<_>>())
-        .find(|entry| entry.first() == Some(&user.value.as_str()) || entry.get(2) == Some(&user.value.as_str()));
-    let root = ["root", "0"].contains(&user.value.as_str());
-    let (name, home, shell) = if root {
-        ("root", "/root", root_shell(tree))
-    } else {
-        let field = |index: usize| entry.as_ref().and_then(|entry| entry.get(index).copied());
-        (field(0).unwrap_or(&user.value), field(5).unwrap_or_default(), field(6).unwrap_or_default())
+fn login(tree: &dyn Tree, user: &Located<String>, set: &mut dyn FnMut(&str, &str, &Location)) {
+    let passwd = small(tree, "/etc/passwd").unwrap_or_default();
+    let mut entries = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let is_users = |entry: &Vec<&str>| [entry.first(), entry.get(2)].contains(&Some(&user.value.as_str()));
+    let entry = entries.find(is_users).unwrap_or_default();
+    let field = |index: usize| entry.get(index).copied().unwrap_or_default();
+    let (name, home, shell) = match user.value.as_str() {
+        "root" | "0" => ("root", "/root", root_shell(tree)),
+        user if entry.is_empty() => (user, "", ""),
+        _ => (field(0), field(5), field(6)),
     };
     if !["", "/"].contains(&home) {
         set("HOME", home, &user.at);

@@ -7,8 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::paths::{Look, look};
-use super::source::bounded;
-use super::{Event, EventKind, Events, NotADropIn, names};
+use super::{EventKind, Events, NotADropIn, names};
 use crate::kubelet::location::Location;
 use crate::kubelet::tree::{Kind, Tree};
 
@@ -37,7 +36,7 @@ pub(super) fn find(
             if let Some(reason) = not_a_drop_in(tree, &path, &name) {
                 not_read(tree, &path, reason, events);
             } else if let Some(effective) = found.get(&name) {
-                events.push(hidden(tree, &path, effective));
+                events.add(hidden(tree, effective), first_line(&path), &content(tree, &path));
             } else if found.len() < MAX_DROP_INS {
                 found.insert(name, path);
             }
@@ -80,10 +79,8 @@ fn not_a_drop_in(tree: &dyn Tree, path: &Path, name: &OsStr) -> Option<NotADropI
 
 /// Tells of a file, or of the files in a directory, that is not read.
 fn not_read(tree: &dyn Tree, path: &Path, reason: NotADropIn, events: &mut Events) {
-    let mut tell = |path: &Path| {
-        let kind = EventKind::DropInNotRead { reason };
-        events.push(Event { kind, at: Location::file(path).at_line(1), text: content(tree, path) });
-    };
+    let mut tell =
+        |path: &Path| events.add(EventKind::DropInNotRead { reason }, first_line(path), &content(tree, path));
     match tree.stat(path) {
         Ok(meta) if meta.kind == Kind::Directory => {
             for name in tree.list(path).unwrap_or_default() {
@@ -97,34 +94,26 @@ fn not_read(tree: &dyn Tree, path: &Path, reason: NotADropIn, events: &mut Event
     }
 }
 
-fn content(tree: &dyn Tree, path: &Path) -> String {
-    match tree.read_bounded(path, 1 << 20) {
-        Ok(bytes) => {
-            let start = &bytes[..bytes.len().min(MAX_TEXT_BYTES)];
-            bounded(&String::from_utf8_lossy(start))
-        }
-        Err(_) => String::new(),
-    }
+fn first_line(path: &Path) -> Location {
+    Location::file(path).at_line(1)
 }
 
-/// A drop-in that one of the same name replaces or hides.
-fn hidden(tree: &dyn Tree, path: &Path, effective: &Path) -> Event {
-    let mask = match look(tree, effective) {
-        Look::Null => Some("link to /dev/null"),
-        Look::Empty => Some("empty file"),
-        Look::Directory => Some("directory"),
-        Look::Missing => Some("dangling link"),
-        Look::File | Look::Other(_) => None,
-    };
+fn content(tree: &dyn Tree, path: &Path) -> String {
+    let bytes = tree.read_bounded(path, 1 << 20).unwrap_or_default();
+    String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_TEXT_BYTES)]).into_owned()
+}
+
+/// What `effective` does to a drop-in of the same name: it replaces or hides it.
+fn hidden(tree: &dyn Tree, effective: &Path) -> EventKind {
     let by = effective.to_owned();
-    Event {
-        kind: match mask {
-            Some(what) => EventKind::DropInMasked { by, what },
-            None => EventKind::DropInShadowed { by },
-        },
-        at: Location::file(path).at_line(1),
-        text: content(tree, path),
-    }
+    let what = match look(tree, effective) {
+        Look::Null => "link to /dev/null",
+        Look::Empty => "empty file",
+        Look::Directory => "directory",
+        Look::Missing => "dangling link",
+        Look::File | Look::Other(_) => return EventKind::DropInShadowed { by },
+    };
+    EventKind::DropInMasked { by, what }
 }
 
 /// Directories that look as if they were the unit's.

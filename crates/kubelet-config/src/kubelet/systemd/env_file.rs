@@ -1,10 +1,10 @@
 //! The files of `EnvironmentFile=`: systemd.exec(5), and the automaton of `src/basic/env-file.c`, whose corners the page
 //! leaves open. No shell reads these files: nothing is expanded, and `export` is a part of a name.
 
-use super::source::{Mapped, SourceFile, is_utf8, to_u32};
-use super::syntax::event;
-use super::{Assignment, Event, EventKind, Source};
+use super::source::{Mapped, SourceFile, is_blank, is_utf8};
+use super::{Assignment, Event, EventKind, Events, Source};
 use crate::kubelet::location::Location;
+use crate::kubelet::text::to_u32;
 
 /// What systemd makes of an environment file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -20,37 +20,32 @@ pub struct ParsedEnvFile {
 
 /// systemd's version since which a comment that ends in a backslash does not swallow the next line.
 const COMMENTS_END_SINCE: u32 = 254;
-/// The most events of one file.
-const MAX_EVENTS: usize = 2000;
 
 /// Parses `bytes` as systemd `version` does.
 pub fn parse(file: &Location, bytes: &[u8], version: u32) -> ParsedEnvFile {
+    if bytes.contains(&0) {
+        let unusable = Some("it contains a NUL byte (UTF-16?)".to_owned());
+        return ParsedEnvFile { unusable, ..ParsedEnvFile::default() };
+    }
     let mut parser = Parser {
         source: SourceFile::new(file.clone(), bytes.to_vec()),
         version,
         state: State::BeforeKey,
         key: Mapped::default(),
-        key_blanks: None,
         value: Mapped::default(),
-        value_blanks: None,
+        kept: 0,
         quote_at: None,
-        behind_quote: None,
-        parsed: ParsedEnvFile::default(),
+        after_quote: None,
+        assignments: Vec::new(),
+        events: Events::default(),
+        unusable: None,
     };
-    if bytes.contains(&0) {
-        let what = "it contains a NUL byte (UTF-16?)";
-        parser.parsed.unusable = Some(what.to_owned());
-        return parser.parsed;
-    }
-    parser.encoding();
     for (at, byte) in (0..).zip(bytes) {
         parser.byte(*byte, at);
     }
     parser.end(to_u32(bytes.len()));
-    if parser.parsed.unusable.is_some() {
-        parser.parsed.assignments.clear();
-    }
-    parser.parsed
+    let assignments = if parser.unusable.is_some() { Vec::new() } else { parser.assignments };
+    ParsedEnvFile { assignments, events: parser.events.into_vec(), unusable: parser.unusable }
 }
 
 /// Whether it is a name that systemd takes for a variable's.
@@ -79,19 +74,16 @@ struct Parser {
     version: u32,
     state: State,
     key: Mapped,
-    /// Where the blanks at the key's end start.
-    key_blanks: Option<usize>,
     value: Mapped,
-    value_blanks: Option<usize>,
+    /// How much of the value is not blanks at its end.
+    kept: usize,
     /// The opening quote that was read last.
     quote_at: Option<u32>,
     /// Where the first text or quote after a closing quote starts: in the value and in the file.
-    behind_quote: Option<(usize, u32)>,
-    parsed: ParsedEnvFile,
-}
-
-fn is_blank(byte: u8) -> bool {
-    super::source::is_blank(byte)
+    after_quote: Option<(usize, u32)>,
+    assignments: Vec<Assignment>,
+    events: Events,
+    unusable: Option<String>,
 }
 
 fn is_newline(byte: u8) -> bool {
@@ -106,7 +98,6 @@ impl Parser {
                     self.state = State::Comment;
                 } else if !is_blank(byte) {
                     self.state = State::Key;
-                    self.key_blanks = None;
                     self.key.push(byte, at);
                 }
             }
@@ -116,6 +107,7 @@ impl Parser {
                 self.state = State::Value;
                 if !is_newline(byte) {
                     self.value.push(byte, at);
+                    self.kept = self.value.len();
                 }
             }
             State::SingleQuoted if byte == b'\'' => self.state = State::BeforeValue,
@@ -148,56 +140,46 @@ impl Parser {
             self.state = State::BeforeKey;
         } else if byte == b'=' {
             self.state = State::BeforeValue;
-            self.value_blanks = None;
         } else {
-            if !is_blank(byte) {
-                self.key_blanks = None;
-            } else if self.key_blanks.is_none() {
-                self.key_blanks = Some(self.key.len());
-            }
             self.key.push(byte, at);
         }
     }
 
     fn value_byte(&mut self, byte: u8, at: u32) {
-        if is_newline(byte) {
-            self.assignment();
-            self.state = State::BeforeKey;
-        } else if byte == b'\\' {
-            self.behind(at);
-            self.state = State::ValueEscape;
-            self.value_blanks = None;
-        } else if self.state == State::BeforeValue {
-            match byte {
-                b'\'' => self.open(State::SingleQuoted, at),
-                b'"' => self.open(State::DoubleQuoted, at),
-                byte if is_blank(byte) => {}
-                byte => {
-                    self.behind(at);
-                    self.state = State::Value;
-                    self.value.push(byte, at);
+        match byte {
+            _ if is_newline(byte) => {
+                self.assignment();
+                self.state = State::BeforeKey;
+            }
+            b'\\' => {
+                self.more(at);
+                self.state = State::ValueEscape;
+                self.kept = self.value.len();
+            }
+            b'\'' if self.state == State::BeforeValue => self.open(State::SingleQuoted, at),
+            b'"' if self.state == State::BeforeValue => self.open(State::DoubleQuoted, at),
+            _ if is_blank(byte) && self.state == State::BeforeValue => {}
+            _ => {
+                self.more(at);
+                self.state = State::Value;
+                self.value.push(byte, at);
+                if !is_blank(byte) {
+                    self.kept = self.value.len();
                 }
             }
-        } else {
-            if !is_blank(byte) {
-                self.value_blanks = None;
-            } else if self.value_blanks.is_none() {
-                self.value_blanks = Some(self.value.len());
-            }
-            self.value.push(byte, at);
         }
     }
 
     fn open(&mut self, quoted: State, at: u32) {
-        self.behind(at);
+        self.more(at);
         self.state = quoted;
         self.quote_at = Some(at);
     }
 
     /// More of the value starts; of interest if a quoted text is before it.
-    fn behind(&mut self, at: u32) {
+    fn more(&mut self, at: u32) {
         if self.state == State::BeforeValue && self.quote_at.is_some() {
-            self.behind_quote.get_or_insert((self.value.len(), at));
+            self.after_quote.get_or_insert((self.value.len(), at));
         }
     }
 
@@ -212,79 +194,50 @@ impl Parser {
             let line = rest.split(|byte| is_newline(*byte)).next().unwrap_or_default();
             let text = String::from_utf8_lossy(line).into_owned();
             if !text.trim().is_empty() {
-                self.event(EventKind::EnvCommentContinued, self.source.line(at + 1), &text);
+                self.events.add(EventKind::EnvCommentContinued, self.source.line(at + 1), &text);
             }
-        }
-    }
-
-    fn event(&mut self, kind: EventKind, at: Location, text: &str) {
-        if self.parsed.events.len() < MAX_EVENTS {
-            self.parsed.events.push(event(kind, at, text));
-        }
-    }
-
-    fn encoding(&mut self) {
-        let start = self.source.file().at_line(1);
-        if self.source.bytes().starts_with(b"\xEF\xBB\xBF") {
-            let what = "byte order mark";
-            self.event(EventKind::Encoding { what }, start.clone(), "");
-        }
-        if self.source.bytes().windows(2).any(|pair| pair == b"\r\n") {
-            let what = "CRLF line ends";
-            self.event(EventKind::Encoding { what }, start, "");
         }
     }
 
     fn without_assignment(&mut self) {
         let text = std::mem::take(&mut self.key).trim();
         if !text.is_empty() {
-            let at = text.place(&self.source);
-            self.event(EventKind::EnvLineWithoutAssignment, at, &text.text());
+            self.events.add(EventKind::EnvLineWithoutAssignment, text.place(&self.source), &text.text());
         }
     }
 
     /// The end of `NAME=value`.
     fn assignment(&mut self) {
-        let mut key = std::mem::take(&mut self.key);
+        let key = std::mem::take(&mut self.key).trim();
         let mut value = std::mem::take(&mut self.value);
-        if let Some(blanks) = self.key_blanks.take() {
-            key.truncate(blanks);
+        let kept = std::mem::take(&mut self.kept);
+        if self.state == State::Value {
+            value.truncate(kept);
         }
-        if let Some(blanks) = self.value_blanks.take()
-            && self.state == State::Value
-        {
-            value.truncate(blanks);
-        }
-        let behind = self.behind_quote.take();
+        let after_quote = self.after_quote.take();
         self.quote_at = None;
         let at = key.place(&self.source);
         for (what, text) in [("name", &key), ("value", &value)] {
-            if !is_utf8(&text.bytes) && self.parsed.unusable.is_none() {
+            if !is_utf8(&text.bytes) && self.unusable.is_none() {
                 let line = text.place(&self.source).line;
-                let reason = format!("the {what} of a variable is not valid UTF-8 (line {line})");
-                self.parsed.unusable = Some(reason);
+                self.unusable = Some(format!("the {what} of a variable is not valid UTF-8 (line {line})"));
             }
         }
         let (name, text) = (key.text(), value.text());
         if !is_variable_name(&name) {
-            let bom = name.starts_with('\u{FEFF}');
             let reason = why_no_name(&name).to_owned();
-            let kind = EventKind::EnvLineIgnored { reason, bom };
-            self.event(kind, at, &format!("{name}={text}"));
+            let kind = EventKind::EnvLineIgnored { reason, bom: name.starts_with('\u{FEFF}') };
+            self.events.add(kind, at, &format!("{name}={text}"));
             return;
         }
-        if let Some((behind, start)) = behind.filter(|(behind, _)| *behind < value.len()) {
-            let tail = value.slice(behind..value.len());
+        if let Some((offset, start)) = after_quote.filter(|(offset, _)| *offset < value.len()) {
+            let tail = value.slice(offset..value.len());
             let place = self.source.span(start, tail.at.last().copied().unwrap_or(start));
-            self.event(EventKind::EnvTextAfterQuote, place, &tail.text());
+            self.events.add(EventKind::EnvTextAfterQuote, place, &tail.text());
         }
-        self.parsed.assignments.push(Assignment {
-            name,
-            value: text,
-            source: Source::File { declared: self.source.file().clone() },
-            marks: value.marks(&self.source),
-            at,
-        });
+        let source = Source::File { declared: self.source.file().clone() };
+        let marks = value.marks(&self.source);
+        self.assignments.push(Assignment { name, value: text, source, marks, at });
     }
 
     fn end(&mut self, length: u32) {
@@ -297,8 +250,7 @@ impl Parser {
                     let at = self.source.place(quote);
                     let last = self.source.line(length.saturating_sub(1)).line;
                     let lines = last.saturating_sub(at.line) + 1;
-                    let text = self.value.text();
-                    self.event(EventKind::EnvQuoteNotClosed { lines }, at, &text);
+                    self.events.add(EventKind::EnvQuoteNotClosed { lines }, at, &self.value.text());
                 }
                 self.assignment();
             }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::source::bounded;
 use crate::kubelet::location::Location;
 
 /// Why a file that looks like a drop-in is none.
@@ -32,111 +33,57 @@ pub(crate) enum EventKind {
     /// `[service]`: unknown section, what follows is ignored.
     UnknownSection,
     /// An unknown key in a known section.
-    UnknownKey {
-        section: String,
-        key: String,
-    },
+    UnknownKey { section: String, key: String },
     /// A line in an unknown section.
-    InUnknownSection {
-        section: String,
-    },
+    InUnknownSection,
     /// An assignment before the first section.
     OutsideSection,
     /// A line that is neither section nor assignment, or a malformed header.
     MalformedLine,
     /// The rest of the file was not parsed (not UTF-8, a malformed header, a bad `ExecStart=` in a drop-in).
-    RestOfFileLost {
-        reason: String,
-    },
-    /// `Environment=A=--x --y`: a word that is no assignment.
-    InvalidAssignment {
-        /// The variable that the line's first assignment sets, and its value; the usual victim.
-        first: Option<(String, String)>,
-    },
+    RestOfFileLost { reason: String },
+    /// `Environment=A=--x --y`: a word that is no assignment. `first` is the variable that the line's first assignment
+    /// sets, and its value: the usual victim.
+    InvalidAssignment { first: Option<(String, String)> },
     /// A specifier that systemd does not know: the assignment (or the unit) is lost.
-    BadSpecifier {
-        letter: char,
-    },
+    BadSpecifier { letter: char },
+    /// Specifiers that were expanded.
     Specifiers,
     /// A quote that is not closed, or an escape that systemd does not take: the rest of the line is lost.
     BadQuoting,
-    /// An escape that systemd does not know and keeps as it is written.
-    UnknownEscape,
     /// A command line that systemd refuses.
-    BadCommand {
-        reason: String,
-    },
+    BadCommand,
     /// A backslash followed by blanks: no continuation.
     BackslashBlank,
     /// A continued line that an empty line ends.
     ContinuationEnded,
     /// `EnvironmentFile=` with a path that systemd refuses.
-    BadEnvironmentFile {
-        reason: String,
-    },
+    BadEnvironmentFile { reason: &'static str },
     /// A list that an empty assignment cleared; `text` is what was lost.
-    Reset {
-        key: String,
-        by: Location,
-    },
-    /// A variable that `UnsetEnvironment=` takes out; `text` is the value that it had.
-    Unset {
-        name: String,
-        /// The word of `UnsetEnvironment=`.
-        by: Location,
-    },
-    /// A drop-in that one of the same name replaces.
-    DropInShadowed {
-        /// The file that is read in its place.
-        by: PathBuf,
-    },
-    /// A drop-in that a link to `/dev/null`, an empty file, a directory or a dangling link of its name hides.
-    DropInMasked {
-        by: PathBuf,
-        /// What the mask is: `link to /dev/null`, `empty file`, `directory`, `dangling link`.
-        what: &'static str,
-    },
+    Reset { key: String, by: Location },
+    /// A variable that a word of `UnsetEnvironment=` takes out; `text` is the value that it had.
+    Unset { name: String, by: Location },
+    /// A drop-in in whose place one of the same name is read.
+    DropInShadowed { by: PathBuf },
+    /// A drop-in that is hidden by `what` of its name: a `link to /dev/null`, an `empty file`, a `directory` or a
+    /// `dangling link`.
+    DropInMasked { by: PathBuf, what: &'static str },
     /// A file near the unit's drop-ins that is none.
-    DropInNotRead {
-        reason: NotADropIn,
-    },
+    DropInNotRead { reason: NotADropIn },
     /// A drop-in or a fragment that could not be read.
-    FileUnreadable {
-        reason: String,
-    },
-    /// A lower fragment that a higher one hides.
-    FragmentHidden {
-        by: PathBuf,
-    },
-    /// A line of an environment file that is no assignment for systemd.
-    EnvLineIgnored {
-        /// Why: `export`, `there is a space in the name`, `byte order mark`, ….
-        reason: String,
-        /// Whether a byte order mark is the cause.
-        bom: bool,
-    },
+    FileUnreadable { reason: String },
+    /// A line of an environment file that is no assignment for systemd, and why: `export`, `there is a space in the
+    /// name`, …. `bom`: a byte order mark is the cause.
+    EnvLineIgnored { reason: String, bom: bool },
     /// Text of an environment file without `=`, which systemd passes over in silence.
     EnvLineWithoutAssignment,
     /// A line of an environment file that a comment before it swallows, because that ends in a backslash (before
     /// systemd 254).
     EnvCommentContinued,
-    /// A quote in an environment file that is never closed, so that it swallows the rest.
-    EnvQuoteNotClosed {
-        /// How many lines went into the value.
-        lines: u32,
-    },
+    /// A quote in an environment file that is never closed, so that this many lines went into the value.
+    EnvQuoteNotClosed { lines: u32 },
     /// Text after a closing quote, which becomes a part of the value.
     EnvTextAfterQuote,
-    /// CRLF line ends, or a byte order mark, in a file that systemd reads in spite of them.
-    Encoding {
-        what: &'static str,
-    },
-    /// An `ExecStart=` word referred to a variable that is not set.
-    UnsetVariable {
-        name: String,
-        /// Whether by `${X}` (then an empty string stays).
-        braces: bool,
-    },
 }
 
 /// The events of a unit, of which a hostile tree could make any number.
@@ -152,6 +99,11 @@ const MAX_EVENTS: usize = 10_000;
 const MAX_EVENT_BYTES: usize = 8 << 20;
 
 impl Events {
+    /// Adds an event with its text, cut to what an event may carry.
+    pub(super) fn add(&mut self, kind: EventKind, at: Location, text: &str) {
+        self.push(Event { kind, at, text: bounded(text) });
+    }
+
     pub(super) fn push(&mut self, event: Event) {
         self.bytes += event.text.len();
         if self.list.len() < MAX_EVENTS && self.bytes < MAX_EVENT_BYTES {

@@ -1,22 +1,40 @@
 //! `ExecStart=` and its like: prefixes and words; systemd.service(5), "COMMAND LINES".
 
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
 use super::source::{Mapped, SourceFile, is_blank};
 use super::specifiers::Specifiers;
-use super::syntax::{ParseAbort, event};
 use super::words::{Flags, Split, next_word_lenient};
-use super::{Event, EventKind, Events, Exec, ExecWord};
+use super::{EventKind, Events, Exec, ExecWord, LoadState};
 use crate::kubelet::location::Location;
 
 /// The most words of one command.
 pub(super) const MAX_WORDS: usize = 100_000;
 const ESCAPES: Flags = Flags { c_escapes: true, keep_unknown_escapes: false, relaxed: false };
 
-/// What the parser of a command line must know in addition to its text.
+/// What the parser of a value must know in addition to its text.
 pub(super) struct Context<'a> {
     pub(super) source: &'a SourceFile,
     pub(super) specifiers: &'a Specifiers,
     pub(super) version: u32,
     pub(super) at: Location,
+}
+
+impl Context<'_> {
+    /// Where a part of a value is.
+    pub(super) fn place(&self, value: &Mapped, part: Range<usize>) -> Location {
+        value.slice(part).place(self.source)
+    }
+
+    /// Expands specifiers; the letter that systemd cannot expand, if there is one.
+    pub(super) fn expand(&self, text: &Mapped, at: &Location, events: &mut Events) -> Result<Mapped, char> {
+        let expanded = self.specifiers.expand(text)?;
+        if expanded.has_specifiers {
+            events.add(EventKind::Specifiers, at.clone(), &text.text());
+        }
+        Ok(expanded.text)
+    }
 }
 
 /// Parses the value of an `Exec…=` line, which is not empty, and adds its commands.
@@ -25,15 +43,15 @@ pub(super) fn parse(
     value: &Mapped,
     commands: &mut Vec<Exec>,
     events: &mut Events,
-) -> Result<(), ParseAbort> {
+) -> Result<(), LoadState> {
     let mut position = 0;
     loop {
         let first = match next_word_lenient(value, &mut position, ESCAPES) {
-            Ok((Some(word), _)) => word,
-            Ok((None, _)) => return Ok(()),
+            Ok(Some(word)) => word,
+            Ok(None) => return Ok(()),
             Err(_) => {
                 // systemd ignores the line here, without spoiling the unit.
-                events.push(event(EventKind::BadQuoting, place(context, value, 0), &value.text()));
+                events.add(EventKind::BadQuoting, value.place(context.source), &value.text());
                 return Ok(());
             }
         };
@@ -41,26 +59,17 @@ pub(super) fn parse(
             continue;
         }
         let prefixes = Prefixes::of(&first.text.bytes, context.version);
-        let command = command(context, value, &first, &prefixes, &mut position, events);
-        let semicolon = match command {
-            Ok((command, semicolon)) => {
+        match command(context, value, &first, &prefixes, &mut position, events) {
+            Ok((command, is_followed)) => {
                 commands.push(command);
-                semicolon
-            }
-            Err(failed) => {
-                events.push(Event {
-                    kind: failed.kind,
-                    at: failed.at.clone(),
-                    text: super::source::bounded(&value.text()),
-                });
-                if prefixes.ignore {
+                if !is_followed {
                     return Ok(());
                 }
-                return Err(ParseAbort { at: failed.at, reason: failed.reason, bad_setting: true });
             }
-        };
-        if !semicolon {
-            return Ok(());
+            Err(Failed { kind, at, reason }) => {
+                events.add(kind, at.clone(), &value.text());
+                return if prefixes.ignore { Ok(()) } else { Err(LoadState::BadSetting { at, reason }) };
+            }
         }
     }
 }
@@ -72,14 +81,6 @@ struct Failed {
     reason: String,
 }
 
-fn place(context: &Context<'_>, value: &Mapped, from: usize) -> Location {
-    value.slice(from..value.len()).place(context.source)
-}
-
-fn word_place(context: &Context<'_>, value: &Mapped, word: &Split) -> Location {
-    value.slice(word.start..word.end).place(context.source)
-}
-
 /// One command, and whether a semicolon follows it.
 fn command(
     context: &Context<'_>,
@@ -89,9 +90,8 @@ fn command(
     position: &mut usize,
     events: &mut Events,
 ) -> Result<(Exec, bool), Failed> {
-    let at = word_place(context, value, first);
-    let fail =
-        |reason: String| Failed { kind: EventKind::BadCommand { reason: reason.clone() }, at: at.clone(), reason };
+    let at = context.place(value, first.place.clone());
+    let fail = |reason: String| Failed { kind: EventKind::BadCommand, at: at.clone(), reason };
     let path = first.text.slice(prefixes.length..first.text.len());
     let path = expand(context, &path, &at, events)?;
     let program = path.text();
@@ -100,7 +100,7 @@ fn command(
     if !prefixes.separate_argv0 {
         words.push(ExecWord { text: program.clone(), at: at.clone() });
     }
-    let semicolon = arguments(context, value, position, &mut words, events)?;
+    let is_followed = arguments(context, value, position, &mut words, events)?;
     if words.is_empty() {
         return Err(fail("the command has no argv[0] after '@'".to_owned()));
     }
@@ -111,7 +111,7 @@ fn command(
         words,
         expands: prefixes.expands,
     };
-    Ok((exec, semicolon))
+    Ok((exec, is_followed))
 }
 
 /// The words after the program; whether a semicolon ends them.
@@ -123,33 +123,25 @@ fn arguments(
     events: &mut Events,
 ) -> Result<bool, Failed> {
     while *position < value.len() && words.len() < MAX_WORDS {
-        let rest = &value.bytes[*position..];
+        let start = *position;
+        let rest = &value.bytes[start..];
         let ends = |index: usize| rest.get(index).is_none_or(|byte| is_blank(*byte));
         if rest.starts_with(b";") && ends(1) {
             *position += 1 + blanks(&rest[1..]);
             return Ok(true);
         }
         if rest.starts_with(b"\\;") && ends(2) {
-            let at = value.slice(*position..*position + 2).place(context.source);
+            words.push(ExecWord { text: ";".to_owned(), at: context.place(value, start..start + 2) });
             *position += 2 + blanks(&rest[2..]);
-            words.push(ExecWord { text: ";".to_owned(), at });
             continue;
         }
-        let start = *position;
-        let Ok((word, unknown)) = next_word_lenient(value, position, ESCAPES) else {
-            return Err(Failed {
-                kind: EventKind::BadQuoting,
-                at: place(context, value, start),
-                reason: "a quote is not closed".to_owned(),
-            });
+        let Ok(word) = next_word_lenient(value, position, ESCAPES) else {
+            let at = context.place(value, start..value.len());
+            return Err(Failed { kind: EventKind::BadQuoting, at, reason: "a quote is not closed".to_owned() });
         };
         let Some(word) = word else { break };
-        let at = word_place(context, value, &word);
-        if unknown {
-            events.push(event(EventKind::UnknownEscape, at.clone(), &word.text.text()));
-        }
-        let text = expand(context, &word.text, &at, events)?;
-        words.push(ExecWord { text: text.text(), at });
+        let at = context.place(value, word.place);
+        words.push(ExecWord { text: expand(context, &word.text, &at, events)?.text(), at });
     }
     Ok(false)
 }
@@ -160,15 +152,11 @@ fn blanks(bytes: &[u8]) -> usize {
 
 /// Expands the specifiers of a word.
 fn expand(context: &Context<'_>, text: &Mapped, at: &Location, events: &mut Events) -> Result<Mapped, Failed> {
-    let expanded = context.specifiers.expand(text).map_err(|letter| Failed {
+    context.expand(text, at, events).map_err(|letter| Failed {
         kind: EventKind::BadSpecifier { letter },
         at: at.clone(),
         reason: format!("systemd cannot expand the specifier '%{letter}'"),
-    })?;
-    if expanded.has_specifiers {
-        events.push(event(EventKind::Specifiers, at.clone(), &text.text()));
-    }
-    Ok(expanded.text)
+    })
 }
 
 /// The signs before the program.
@@ -225,9 +213,5 @@ fn check_program(path: &[u8]) -> Result<(), &'static str> {
 
 /// A path without doubled slashes and `.`.
 pub(super) fn simplified(path: &str) -> String {
-    if !path.starts_with('/') {
-        return path.to_owned();
-    }
-    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
-    format!("/{}", parts.join("/"))
+    Path::new(path).components().collect::<PathBuf>().to_string_lossy().into_owned()
 }

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 
 use super::exec::MAX_WORDS;
 use super::source::Mapped;
-use super::syntax::event;
 use super::words::{Flags, Split, next_word};
-use super::{Arg, Assignment, EventKind, Events, Exec, ExecWord, Origin};
+use super::{Arg, Assignment, Exec, ExecWord, Origin, Variable};
 use crate::kubelet::location::Location;
 
 /// What the kernel takes for arguments and environment together, at the usual limit of the stack (execve(2)).
@@ -63,28 +62,28 @@ fn lone(word: &str) -> Option<&str> {
     word.strip_prefix('$').filter(|name| !name.starts_with(['{', '$']))
 }
 
-/// The variables that a command refers to.
-pub(super) fn references(exec: &Exec) -> Vec<(String, Location, bool)> {
-    let mut found = Vec::new();
-    if !exec.expands {
-        return found;
-    }
-    for word in &exec.words {
-        if let Some(name) = lone(&word.text) {
-            found.push((name.to_owned(), word.at.clone(), false));
-            continue;
-        }
-        for part in parts(&word.text) {
-            if let Part::Braces(name) = part {
-                found.push((name.to_owned(), word.at.clone(), true));
+impl Exec {
+    /// The variables that it refers to, each with its word's place and whether by `${X}`.
+    pub(crate) fn references(&self) -> Vec<(String, Location, bool)> {
+        let mut found = Vec::new();
+        for word in self.words.iter().filter(|_| self.expands) {
+            let mut add = |name: &str, braces: bool| found.push((name.to_owned(), word.at.clone(), braces));
+            if let Some(name) = lone(&word.text) {
+                add(name, false);
+                continue;
+            }
+            for part in parts(&word.text) {
+                if let Part::Braces(name) = part {
+                    add(name, true);
+                }
             }
         }
+        found
     }
-    found
 }
 
 /// The argument list: `exec` with its variables expanded.
-pub(super) fn argv(exec: &Exec, environment: &BTreeMap<String, Assignment>, events: &mut Events) -> Vec<Arg> {
+pub(super) fn argv(exec: &Exec, environment: &BTreeMap<String, Variable>) -> Vec<Arg> {
     let mut expansion = Expansion { environment, words: Vec::new(), bytes: 0, split: BTreeMap::new() };
     for word in &exec.words {
         // As much as the kernel takes; the rest is not shown.
@@ -92,8 +91,8 @@ pub(super) fn argv(exec: &Exec, environment: &BTreeMap<String, Assignment>, even
             break;
         }
         match lone(&word.text).filter(|_| exec.expands) {
-            Some(name) => expansion.lone(word, name, events),
-            None if exec.expands => expansion.braces(word, events),
+            Some(name) => expansion.lone(word, name),
+            None if exec.expands => expansion.braces(word),
             None => expansion.push(word.text.clone(), word, Vec::new()),
         }
     }
@@ -101,7 +100,7 @@ pub(super) fn argv(exec: &Exec, environment: &BTreeMap<String, Assignment>, even
 }
 
 struct Expansion<'a> {
-    environment: &'a BTreeMap<String, Assignment>,
+    environment: &'a BTreeMap<String, Variable>,
     words: Vec<Arg>,
     bytes: usize,
     /// The words of variables that were split before.
@@ -118,71 +117,50 @@ impl<'a> Expansion<'a> {
         self.words.push(Arg { text, declared: declared.at.clone(), origins });
     }
 
-    /// A variable and its value. systemd compares `NAME=` with the start of each assignment, so that of `A=b=c` also
-    /// `$A=b` is set.
+    /// A variable, and where the value begins in it. systemd compares `NAME=` with the start of each assignment, so that
+    /// of `A=b=c` also `$A=b` is set.
     fn value(&self, name: &str) -> Option<(&'a Assignment, usize)> {
-        let (variable, rest) = name.split_once('=').map_or((name, None), |(variable, rest)| (variable, Some(rest)));
-        let assignment = self.environment.get(variable)?;
-        match rest {
-            None => Some((assignment, 0)),
-            Some(rest) => {
-                let behind = assignment.value.strip_prefix(rest)?.strip_prefix('=')?;
-                Some((assignment, assignment.value.len() - behind.len()))
-            }
-        }
+        let (variable, rest) = name.split_at(name.find('=').unwrap_or(name.len()));
+        let assignment = &self.environment.get(variable)?.effective;
+        let Some(rest) = rest.strip_prefix('=') else { return Some((assignment, 0)) };
+        let value = assignment.value.strip_prefix(rest)?.strip_prefix('=')?;
+        Some((assignment, assignment.value.len() - value.len()))
     }
 
-    fn lone(&mut self, word: &ExecWord, name: &str, events: &mut Events) {
-        let Some((assignment, offset)) = self.value(name) else {
-            unset(name, false, word, events);
-            return;
-        };
-        if !self.split.contains_key(name) {
-            let words = split_value(&assignment.value[offset..]);
-            self.split.insert(name.to_owned(), words);
-        }
-        for split in self.split.get(name).cloned().unwrap_or_default() {
+    fn lone(&mut self, word: &ExecWord, name: &str) {
+        let Some((assignment, offset)) = self.value(name) else { return };
+        let words = self.split.entry(name.to_owned()).or_insert_with(|| split_value(&assignment.value[offset..]));
+        for split in words.clone() {
             if self.full() {
                 return;
             }
-            let origin = Origin {
-                variable: assignment.name.clone(),
-                at: assignment.place_of(offset + split.start, offset + split.end),
-                braces: false,
-            };
+            let at = assignment.place_of(offset + split.place.start, offset + split.place.end);
+            let origin = Origin { variable: assignment.name.clone(), at, braces: false };
             self.push(split.text.text(), word, vec![origin]);
         }
     }
 
-    fn braces(&mut self, word: &ExecWord, events: &mut Events) {
+    fn braces(&mut self, word: &ExecWord) {
         let mut text = String::new();
         let mut origins = Vec::new();
         for part in parts(&word.text) {
-            match part {
-                Part::Text(plain) => text.push_str(plain),
-                Part::Braces(name) => match self.value(name) {
-                    Some((assignment, offset)) => {
-                        if self.bytes + text.len() > MAX_ARGV_BYTES {
-                            break;
-                        }
-                        text.push_str(&assignment.value[offset..]);
-                        origins.push(Origin {
-                            variable: assignment.name.clone(),
-                            at: assignment.place_of(offset, assignment.value.len()),
-                            braces: true,
-                        });
-                    }
-                    None => unset(name, true, word, events),
-                },
+            let name = match part {
+                Part::Text(plain) => {
+                    text.push_str(plain);
+                    continue;
+                }
+                Part::Braces(name) => name,
+            };
+            let Some((assignment, offset)) = self.value(name) else { continue };
+            if self.bytes + text.len() > MAX_ARGV_BYTES {
+                break;
             }
+            text.push_str(&assignment.value[offset..]);
+            let at = assignment.place_of(offset, assignment.value.len());
+            origins.push(Origin { variable: assignment.name.clone(), at, braces: true });
         }
         self.push(text, word, origins);
     }
-}
-
-fn unset(name: &str, braces: bool, word: &ExecWord, events: &mut Events) {
-    let kind = EventKind::UnsetVariable { name: name.to_owned(), braces };
-    events.push(event(kind, word.at.clone(), &word.text));
 }
 
 /// The words of a value: quotes are removed, a backslash protects, an unclosed quote ends with the text.

@@ -21,8 +21,8 @@ pub(in crate::kubelet) fn glob(tree: &dyn Tree, pattern: &str) -> Vec<PathBuf> {
 }
 
 fn step(tree: &dyn Tree, directories: &[PathBuf], part: &str) -> Vec<PathBuf> {
-    if !has_signs(part) {
-        let paths = directories.iter().map(|directory| directory.join(unescaped(part)));
+    if let Some(name) = literal(part) {
+        let paths = directories.iter().map(|directory| directory.join(&name));
         // What cannot be looked at is there all the same; reading it will say what is wrong.
         return paths.filter(|path| !matches!(tree.lstat(path), Err(Unreadable::NotFound))).collect();
     }
@@ -37,23 +37,18 @@ fn step(tree: &dyn Tree, directories: &[PathBuf], part: &str) -> Vec<PathBuf> {
     names.take(MAX_MATCHES).collect()
 }
 
-/// Whether a pattern has a sign that is not protected.
-pub(super) fn has_signs(part: &str) -> bool {
-    let mut is_protected = false;
-    part.chars().any(|c| {
-        let is_sign = matches!(c, '*' | '?' | '[') && !is_protected;
-        is_protected = c == '\\' && !is_protected;
-        is_sign
-    })
-}
-
-fn unescaped(part: &str) -> String {
-    let mut is_escape = false;
-    let is_kept = |c: &char| {
-        is_escape = *c == '\\' && !is_escape;
-        !is_escape
-    };
-    part.chars().filter(is_kept).collect()
+/// A part without its backslashes; `None` if it has a sign that none protects.
+fn literal(part: &str) -> Option<String> {
+    let mut text = String::new();
+    let mut chars = part.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '*' | '?' | '[' => return None,
+            '\\' => text.extend(chars.next()),
+            c => text.push(c),
+        }
+    }
+    Some(text)
 }
 
 /// The classes of glob(7) that names are matched by, as ranges.

@@ -1,20 +1,17 @@
 //! From a unit's name to what systemd would run: fragment, drop-ins, lists, environment, argument list.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::environment::{self, Lists};
 use super::exec::{self, Context};
 use super::names::{self, NameKind};
-use super::paths::{self, Found, Index, Look, look};
+use super::paths::{self, Found, Index, NotRead};
 use super::source::{SourceFile, bounded};
 use super::specifiers::Specifiers;
-use super::syntax::{self, Pair, ParseAbort, event};
-use super::{
-    Assignment, EventKind, Events, Exec, LoadState, Manager, Setting, Unit, Variable, builtin, dropins, expand, keys,
-    verify,
-};
-use crate::kubelet::location::Location;
+use super::syntax::{self, Pair};
+use super::{EventKind, Events, Exec, LoadState, Manager, Settings, Unit, Variable};
+use super::{builtin, dropins, expand, keys, verify};
+use crate::kubelet::location::{Located, Location};
 use crate::kubelet::tree::Tree;
 
 /// Settings that add up instead of replacing each other, and cannot be reset.
@@ -33,7 +30,7 @@ pub(super) struct Loaded {
     pub(super) replaced: Vec<Exec>,
     /// The empty assignment that took the last commands away.
     pub(super) reset: Option<Location>,
-    pub(super) settings: BTreeMap<(String, String), Setting>,
+    pub(super) settings: Settings,
 }
 
 struct Loader<'a> {
@@ -43,9 +40,18 @@ struct Loader<'a> {
     events: Events,
 }
 
-pub(super) fn resolve_unit(tree: &dyn Tree, name: &str, manager: &Manager) -> Unit {
+/// Resolves a unit as systemd would load it from `tree` and start it.
+///
+/// ```
+/// # use kubelet_config::{*, kubelet::systemd::Manager};
+/// let unit = "[Service]\nEnvironmentFile=-/etc/default/kubelet\nEnvironment=ARGS=--v=1\nExecStart=/usr/bin/kubelet $ARGS\n";
+/// let tree = MemoryTree::new().file("/etc/systemd/system/kubelet.service", unit).file("/etc/default/kubelet", "ARGS=--v=2\n");
+/// let args = &resolve_unit(&tree, "kubelet.service", &Manager::default()).variables["ARGS"];
+/// assert_eq!((&*args.effective.value, &*args.overridden[0].value), ("--v=2", "--v=1"));
+/// ```
+pub fn resolve_unit(tree: &dyn Tree, name: &str, manager: &Manager) -> Unit {
     let mut loader = Loader { tree, manager, loaded: Loaded::default(), events: Events::default() };
-    let mut unit = Unit::named(name);
+    let mut unit = Unit { name: name.to_owned(), names: vec![name.to_owned()], ..Unit::default() };
     if !matches!(names::kind(name), Some(NameKind::Plain | NameKind::Instance)) {
         unit.load = LoadState::Error {
             at: Location::file(name),
@@ -55,10 +61,12 @@ pub(super) fn resolve_unit(tree: &dyn Tree, name: &str, manager: &Manager) -> Un
     }
     let directories = paths::search_path(tree, manager.unit_path.as_deref());
     let found = Index::scan(tree, &directories).find(tree, name);
-    loader.hidden_fragments(&directories, &found, name);
-    unit.load = loader.fragment(&mut unit, &found);
-    // systemd learns the other names after the fragment, once it has opened that.
+    unit.load = loader.fragment(name, &found);
     let is_dangling = found.fragment.is_some() && unit.load == LoadState::NotFound;
+    if !is_dangling {
+        unit.fragment.clone_from(&found.fragment);
+    }
+    // systemd learns the other names after the fragment, once it has opened that.
     if !is_dangling && !matches!(unit.load, LoadState::Error { .. } | LoadState::BadSetting { .. }) {
         unit.names.clone_from(&found.names);
     }
@@ -73,82 +81,48 @@ pub(super) fn resolve_unit(tree: &dyn Tree, name: &str, manager: &Manager) -> Un
 }
 
 impl Loader<'_> {
-    /// Tells of files of the unit's name that a higher one hides.
-    fn hidden_fragments(&mut self, directories: &[PathBuf], found: &Found, name: &str) {
-        let Some(fragment) = &found.fragment else { return };
-        let mut wanted = vec![name, found.id.as_str()];
-        wanted.dedup();
-        for directory in directories {
-            for name in &wanted {
-                let path = directory.join(name);
-                let leads_there = self.tree.real_path(&path).ok() == self.tree.real_path(fragment).ok();
-                if path == *fragment || leads_there || self.tree.lstat(&path).is_err() {
-                    continue;
-                }
-                let by = fragment.clone();
-                let text = self.tree.read_text(&path).unwrap_or_default();
-                let kind = EventKind::FragmentHidden { by };
-                self.events.push(event(kind, Location::file(&path), &text));
-            }
-        }
-    }
-
-    fn fragment(&mut self, unit: &mut Unit, found: &Found) -> LoadState {
+    fn fragment(&mut self, name: &str, found: &Found) -> LoadState {
         let Some(path) = &found.fragment else { return LoadState::NotFound };
         let at = Location::file(path);
-        let error = |reason: String| LoadState::Error { at: at.clone(), reason };
-        let state = match look(self.tree, path) {
-            Look::Missing => {
-                let reason = "the link leads nowhere".to_owned();
-                let kind = EventKind::FileUnreadable { reason };
-                self.events.push(event(kind, at, ""));
+        let bytes = match paths::read(self.tree, path) {
+            Ok(bytes) if bytes.is_empty() => return LoadState::Masked { by: at },
+            Ok(bytes) => bytes,
+            Err(NotRead::Missing) => {
+                self.unreadable(at, "the link leads nowhere".to_owned());
                 return LoadState::NotFound;
             }
-            Look::Null | Look::Empty => LoadState::Masked { by: at },
-            Look::Directory => error("it is a directory".to_owned()),
-            Look::Other(reason) => error(reason),
-            Look::File => match self.tree.read(path) {
-                Err(failed) => error(failed.sentence()),
-                Ok(bytes) => {
-                    let specifiers = builtin::specifiers(self.tree, self.manager, &unit.name, Some(path));
-                    match self.file(&SourceFile::of(path, bytes), &specifiers) {
-                        Ok(()) => LoadState::Loaded,
-                        Err(ParseAbort { at, reason, bad_setting: true }) => LoadState::BadSetting { at, reason },
-                        Err(ParseAbort { at, reason, .. }) => LoadState::Error { at, reason },
-                    }
-                }
-            },
+            Err(NotRead::Unusable(reason)) => return LoadState::Error { at, reason },
         };
-        unit.fragment = Some(path.clone());
-        state
+        let specifiers = builtin::specifiers(self.tree, self.manager, name, Some(path));
+        match self.file(&SourceFile::new(at, bytes), &specifiers) {
+            Ok(()) => LoadState::Loaded,
+            Err(state) => state,
+        }
     }
 
     /// Reads a drop-in; whatever is wrong with it costs only the rest of it.
     fn drop_in(&mut self, path: &Path, specifiers: &Specifiers) {
-        let reason = match look(self.tree, path) {
-            Look::Null | Look::Empty => return,
-            Look::Missing => "the link leads nowhere".to_owned(),
-            Look::Directory => "it is a directory".to_owned(),
-            Look::Other(reason) => reason,
-            Look::File => match self.tree.read(path) {
-                Err(failed) => failed.sentence(),
-                Ok(bytes) => {
-                    let source = SourceFile::of(path, bytes);
-                    if let Err(lost) = self.file(&source, specifiers) {
-                        let text = rest_of(&source, &lost.at);
-                        let reason = lost.reason;
-                        let kind = EventKind::RestOfFileLost { reason };
-                        self.events.push(event(kind, lost.at, &text));
-                    }
-                    return;
+        let reason = match paths::read(self.tree, path) {
+            Ok(bytes) => {
+                let source = SourceFile::new(Location::file(path), bytes);
+                let lost = self.file(&source, specifiers);
+                if let Err(LoadState::BadSetting { at, reason } | LoadState::Error { at, reason }) = lost {
+                    let text = rest_of(&source, &at);
+                    self.events.add(EventKind::RestOfFileLost { reason }, at, &text);
                 }
-            },
+                return;
+            }
+            Err(NotRead::Missing) => "the link leads nowhere".to_owned(),
+            Err(NotRead::Unusable(reason)) => reason,
         };
-        let kind = EventKind::FileUnreadable { reason };
-        self.events.push(event(kind, Location::file(path), ""));
+        self.unreadable(Location::file(path), reason);
     }
 
-    fn file(&mut self, source: &SourceFile, specifiers: &Specifiers) -> Result<(), ParseAbort> {
+    fn unreadable(&mut self, at: Location, reason: String) {
+        self.events.add(EventKind::FileUnreadable { reason }, at, "");
+    }
+
+    fn file(&mut self, source: &SourceFile, specifiers: &Specifiers) -> Result<(), LoadState> {
         let version = self.manager.version;
         let loaded = &mut self.loaded;
         syntax::parse(source, &mut self.events, &mut |pair, events| {
@@ -164,25 +138,20 @@ impl Loader<'_> {
         }
         let oneshot = verify::is_oneshot(&execs, &settings);
         let own = builtin::variables(self.tree, self.manager, &unit.name, &settings);
-        let environment = environment::settle(self.tree, self.manager, &lists, own, &mut self.events);
-        let winners: BTreeMap<String, Assignment> =
-            environment.variables.iter().filter_map(|(name, all)| Some((name.clone(), all.last()?.clone()))).collect();
+        let (variables, env_files) = environment::settle(self.tree, self.manager, &lists, own, &mut self.events);
+        for (name, mut overridden) in variables {
+            let Some(effective) = overridden.pop() else { continue };
+            unit.variables.insert(name, Variable { effective, overridden, referenced_at: Vec::new() });
+        }
         // Of a oneshot service's commands the first is the one; of two that spoil a unit, the later is what was meant.
         unit.exec = if oneshot { execs.into_iter().next() } else { execs.into_iter().next_back() };
-        let references = unit.exec.as_ref().map(expand::references).unwrap_or_default();
         if let Some(exec) = &unit.exec {
-            unit.argv = expand::argv(exec, &winners, &mut self.events);
-        }
-        for (name, mut all) in environment.variables {
-            let Some(effective) = all.pop() else { continue };
-            unit.variables.insert(name.clone(), Variable { effective, overridden: all, referenced_at: Vec::new() });
-        }
-        for (name, at, _) in references {
-            if let Some(variable) = unit.variables.get_mut(&name) {
-                variable.referenced_at.push(at);
+            unit.argv = expand::argv(exec, &unit.variables);
+            for (name, at, _) in exec.references() {
+                unit.variables.entry(name).and_modify(|variable| variable.referenced_at.push(at));
             }
         }
-        unit.env_files = environment.files;
+        unit.env_files = env_files;
         unit.replaced_execs = replaced;
         unit.settings = settings;
         unit.events = self.events.into_vec();
@@ -199,17 +168,13 @@ fn rest_of(source: &SourceFile, at: &Location) -> String {
 }
 
 impl Loaded {
-    fn pair(&mut self, context: &Context<'_>, pair: Pair, events: &mut Events) -> Result<(), ParseAbort> {
+    fn pair(&mut self, context: &Context<'_>, pair: Pair, events: &mut Events) -> Result<(), LoadState> {
         let service = pair.section == "Service";
         match pair.key.as_str() {
             "Environment" if service => self.lists.environment(context, &pair.value, events),
             "EnvironmentFile" if service => self.lists.file(context, &pair.value, events),
-            "PassEnvironment" if service => {
-                self.lists.names("PassEnvironment", context, &pair.value, events);
-            }
-            "UnsetEnvironment" if service => {
-                self.lists.names("UnsetEnvironment", context, &pair.value, events);
-            }
+            "PassEnvironment" if service => self.lists.names("PassEnvironment", context, &pair.value, events),
+            "UnsetEnvironment" if service => self.lists.names("UnsetEnvironment", context, &pair.value, events),
             "ExecStart" if service => return self.exec_start(context, &pair, events),
             key if service && verify::is_command(key) => {
                 if !pair.value.is_empty() {
@@ -225,19 +190,19 @@ impl Loaded {
             key => {
                 let kind = EventKind::UnknownKey { section: pair.section.to_owned(), key: key.to_owned() };
                 let text = format!("{key}={}", pair.value.text());
-                events.push(event(kind, pair.key_at, &text));
+                events.add(kind, pair.key_at, &text);
             }
         }
         Ok(())
     }
 
-    fn exec_start(&mut self, context: &Context<'_>, pair: &Pair, events: &mut Events) -> Result<(), ParseAbort> {
+    fn exec_start(&mut self, context: &Context<'_>, pair: &Pair, events: &mut Events) -> Result<(), LoadState> {
         if pair.value.is_empty() {
             self.reset = Some(pair.at.clone());
             for exec in self.execs.drain(..) {
                 let kind = EventKind::Reset { key: "ExecStart".to_owned(), by: pair.at.clone() };
                 let words: Vec<&str> = exec.words.iter().map(|word| word.text.as_str()).collect();
-                events.push(event(kind, exec.at.clone(), &words.join(" ")));
+                events.add(kind, exec.at.clone(), &words.join(" "));
                 self.replaced.push(exec);
             }
             self.replaced.truncate(MAX_COMMANDS);
@@ -253,10 +218,8 @@ impl Loaded {
         if !verify::takes(&pair) {
             return;
         }
-        let mut value = match context.specifiers.expand(&pair.value) {
-            Ok(expanded) => expanded.text.text(),
-            Err(_) => pair.value.text(),
-        };
+        let expanded = context.specifiers.expand(&pair.value);
+        let mut value = expanded.map_or_else(|_| pair.value.text(), |expanded| expanded.text.text());
         let at = if pair.value.is_empty() { pair.at } else { pair.value.place(context.source) };
         let is_list = builtin::is_directory_list(&pair.key) || pair.key.starts_with("Exec");
         let adds = DEPENDENCIES.contains(&pair.key.as_str()) || (is_list && !value.is_empty());
@@ -267,6 +230,6 @@ impl Loaded {
             }
             value = bounded(format!("{} {value}", before.value).trim());
         }
-        self.settings.insert(key, Setting { value, at });
+        self.settings.insert(key, Located { value, at });
     }
 }

@@ -1,5 +1,6 @@
 //! A service unit as systemd would load and start it, each word with its place; systemd.unit(5), systemd.syntax(7),
-//! systemd.exec(5) and systemd.service(5), checked against a real systemd (`make oracle`). Uses `tree` and `location` alone.
+//! systemd.exec(5) and systemd.service(5), checked against a real systemd (`make oracle`). Uses `tree`, `location` and
+//! `text` alone.
 
 mod builtin;
 mod dropins;
@@ -27,15 +28,19 @@ use std::path::PathBuf;
 use events::Events;
 pub(crate) use events::{Event, EventKind, NotADropIn};
 pub(super) use glob::glob;
+pub use load::resolve_unit;
+pub(super) use source::SourceFile;
 
-use super::location::Location;
+use super::location::{Located, Location};
+use super::text::chars;
 
 /// What systemd would say of the unit's state of loading.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum LoadState {
     /// It can be started.
     Loaded,
     /// There is no fragment in the search path.
+    #[default]
     NotFound,
     /// A link to `/dev/null` or an empty file is in its place.
     Masked {
@@ -92,32 +97,25 @@ pub struct Assignment {
 }
 
 impl Assignment {
+    /// An assignment that is in no file, or not at places of its own.
+    fn new(name: &str, value: &str, at: &Location, source: Source) -> Self {
+        Self { name: name.to_owned(), value: value.to_owned(), at: at.clone(), source, marks: Vec::new() }
+    }
+
     /// The place of the text from `start` to `end` of the value, in bytes; the assignment's own where the value has no
     /// places. Text of several lines has the width of its first.
     pub(crate) fn place_of(&self, start: usize, end: usize) -> Location {
         let after = self.marks.partition_point(|(offset, _)| *offset <= start);
-        let Some((offset, at)) = after.checked_sub(1).and_then(|index| self.marks.get(index)) else {
-            return self.at.clone();
-        };
-        let chars = |from: usize, to: usize| {
-            let text = self.value.get(from..to).unwrap_or_default();
-            source::to_u32(text.chars().count())
-        };
+        let Some(first) = after.checked_sub(1).and_then(|index| self.marks.get(index)) else { return self.at.clone() };
+        let (offset, at) = first;
+        let chars = |from: usize, to: usize| chars(self.value.get(from..to).unwrap_or_default());
         let column = at.column + chars(*offset, start);
         // Up to the next line the columns of the marks between tell how wide the text is in the file.
-        let mut last = (*offset, at);
-        for (offset, place) in self.marks.get(after..).unwrap_or_default() {
-            if *offset >= end || place.line != at.line {
-                break;
-            }
-            last = (*offset, place);
-        }
-        let line_end = self.marks.get(after..).unwrap_or_default().iter();
-        let line_end = line_end
-            .map(|(offset, place)| (*offset, place.line))
-            .find(|(_, line)| *line != at.line)
-            .map_or(end, |(offset, _)| offset.min(end));
-        let end_column = last.1.column + chars(last.0, line_end.max(last.0));
+        let later = self.marks.get(after..).unwrap_or_default();
+        let on_line = later.iter().take_while(|(_, place)| place.line == at.line);
+        let line_end = later.get(on_line.clone().count()).map_or(end, |(offset, _)| end.min(*offset));
+        let (last, place) = on_line.filter(|(offset, _)| *offset < end).last().unwrap_or(first);
+        let end_column = place.column + chars(*last, line_end.max(*last));
         at.at(at.line, column, end_column.saturating_sub(column))
     }
 }
@@ -220,25 +218,12 @@ pub struct Exec {
     pub(crate) expands: bool,
 }
 
-impl Exec {
-    /// The variables that it refers to, each with its word's place and whether by `${X}`.
-    pub(crate) fn references(&self) -> Vec<(String, Location, bool)> {
-        expand::references(self)
-    }
-}
-
-/// A setting that the resolver does not interpret (`Restart=`, `Type=`, `Slice=`, …): the last one of its key, or all
-/// of a list (`ExecStartPre=`, `After=`, …) with blanks between them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Setting {
-    /// Its value, specifiers expanded.
-    pub value: String,
-    /// Its place.
-    pub at: Location,
-}
+/// Settings by section and key: the last one of its key, or all of a list (`ExecStartPre=`, `After=`, …) with blanks
+/// between them.
+pub type Settings = BTreeMap<(String, String), Located<String>>;
 
 /// A service unit, resolved.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Unit {
     /// The name that was asked for.
     pub name: String,
@@ -260,8 +245,8 @@ pub struct Unit {
     pub(crate) replaced_execs: Vec<Exec>,
     /// The argument list of `exec`, the program first.
     pub argv: Vec<Arg>,
-    /// Other settings, by (section, key).
-    pub settings: BTreeMap<(String, String), Setting>,
+    /// The settings that the resolver does not interpret (`Restart=`, `Type=`, `Slice=`, …), specifiers expanded.
+    pub settings: Settings,
     /// Everything that was ignored or lost.
     pub(crate) events: Vec<Event>,
 }
@@ -292,39 +277,6 @@ impl Default for Manager {
             hostname: "localhost".to_owned(),
             machine_id: "0".repeat(32),
             boot_id: "0".repeat(32),
-        }
-    }
-}
-
-/// Resolves a unit as systemd would load it from `tree` and start it.
-///
-/// ```
-/// # use kubelet_config::{*, kubelet::systemd::Manager};
-/// let unit = "[Service]\nEnvironmentFile=-/etc/default/kubelet\nEnvironment=ARGS=--v=1\nExecStart=/usr/bin/kubelet $ARGS\n";
-/// let tree = MemoryTree::new().file("/etc/systemd/system/kubelet.service", unit).file("/etc/default/kubelet", "ARGS=--v=2\n");
-/// let args = &resolve_unit(&tree, "kubelet.service", &Manager::default()).variables["ARGS"];
-/// assert_eq!((&*args.effective.value, &*args.overridden[0].value), ("--v=2", "--v=1"));
-/// ```
-pub fn resolve_unit(tree: &dyn super::tree::Tree, name: &str, manager: &Manager) -> Unit {
-    load::resolve_unit(tree, name, manager)
-}
-
-impl Unit {
-    /// A unit of which nothing is known but its name.
-    fn named(name: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            names: vec![name.to_owned()],
-            load: LoadState::NotFound,
-            fragment: None,
-            dropins: Vec::new(),
-            env_files: Vec::new(),
-            variables: BTreeMap::new(),
-            exec: None,
-            replaced_execs: Vec::new(),
-            argv: Vec::new(),
-            settings: BTreeMap::new(),
-            events: Vec::new(),
         }
     }
 }

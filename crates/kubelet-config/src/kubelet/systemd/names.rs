@@ -41,9 +41,9 @@ pub(super) fn prefix(name: &str) -> &str {
     stem.split_once('@').map_or(stem, |(prefix, _)| prefix)
 }
 
-/// What is after the `@`; `None` for a plain name.
+/// What is after the `@`; `None` for a plain name and a template.
 pub(super) fn instance(name: &str) -> Option<&str> {
-    stem(name).split_once('@').map(|(_, instance)| instance)
+    stem(name).split_once('@').map(|(_, instance)| instance).filter(|instance| !instance.is_empty())
 }
 
 /// The template of an instance.
@@ -97,11 +97,10 @@ pub(super) fn drop_in_names(name: &str) -> Vec<String> {
     let mut next = vec![name.to_owned()];
     while let Some(name) = next.pop() {
         let template = template(&name);
-        let shorter =
-            shorter_prefix(prefix(&name)).map(|prefix| match instance(&name).filter(|instance| !instance.is_empty()) {
-                Some(instance) => format!("{prefix}@{instance}{SUFFIX}"),
-                None => format!("{prefix}{SUFFIX}"),
-            });
+        let shorter = shorter_prefix(prefix(&name)).map(|prefix| match instance(&name) {
+            Some(instance) => format!("{prefix}@{instance}{SUFFIX}"),
+            None => format!("{prefix}{SUFFIX}"),
+        });
         if names.contains(&name) {
             continue;
         }

@@ -109,7 +109,6 @@ impl Index {
 
     /// A unit's fragment and all its names.
     pub(super) fn find(&self, tree: &dyn Tree, name: &str) -> Found {
-        let instance = names::instance(name).unwrap_or_default();
         let fragment = self.fragment(name).or_else(|| self.fragment(&names::template(name)?)).map(Path::to_owned);
         let mut all = BTreeSet::from([name.to_owned()]);
         self.aliases(tree, name, name, fragment.as_deref(), &mut all);
@@ -118,11 +117,7 @@ impl Index {
             if base != name {
                 self.aliases(tree, name, base, fragment.as_deref(), &mut all);
             }
-            let preferred = if names::kind(base) == Some(NameKind::Template) {
-                names::instantiate(base, instance)
-            } else {
-                base.to_owned()
-            };
+            let preferred = unit_name(base, name);
             // An instance with a file of its own, or of a masked template, lends its name but does not become the id.
             if preferred == base || all.contains(&preferred) {
                 id.clone_from(&preferred);
@@ -136,34 +131,26 @@ impl Index {
 
     /// Adds the names that lead to `base`.
     fn aliases(&self, tree: &dyn Tree, unit: &str, base: &str, fragment: Option<&Path>, all: &mut BTreeSet<String>) {
-        let instance = names::instance(unit).filter(|instance| !instance.is_empty());
         for source in self.ids.keys() {
-            let Some(leads_to) = self.leads_to(source).filter(|(name, _)| name == base) else { continue };
-            if matches!(look(tree, &leads_to.1), Look::Null | Look::Empty | Look::Missing) {
+            let Some(path) = self.fragment(source) else { continue };
+            let leads_to_base = base_name(path).is_some_and(|file| unit_name(file, source) == base);
+            if !leads_to_base || matches!(look(tree, path), Look::Null | Look::Empty | Look::Missing) {
                 continue;
             }
-            let template = names::kind(source) == Some(NameKind::Template);
-            let Some(instance) = instance.filter(|_| template) else {
-                all.insert(source.clone());
-                continue;
-            };
-            let instantiated = names::instantiate(source, instance);
-            let other = self.fragment(&instantiated).and_then(base_name);
-            if other.is_none() || other == fragment.and_then(base_name) {
-                all.insert(instantiated);
+            let name = unit_name(source, unit);
+            let other = self.fragment(&name).and_then(base_name);
+            if name == *source || other.is_none() || other == fragment.and_then(base_name) {
+                all.insert(name);
             }
         }
     }
+}
 
-    /// The unit that a name leads to, and its file.
-    fn leads_to(&self, source: &str) -> Option<(String, PathBuf)> {
-        let path = self.fragment(source)?;
-        let base = base_name(path)?;
-        let name = match names::instance(source).filter(|instance| !instance.is_empty()) {
-            Some(instance) if names::kind(base) == Some(NameKind::Template) => names::instantiate(base, instance),
-            _ => base.to_owned(),
-        };
-        Some((name, path.to_owned()))
+/// The unit that the file `base` gives under the name `asked`: of a template its instance.
+fn unit_name(base: &str, asked: &str) -> String {
+    match names::instance(asked) {
+        Some(instance) if names::kind(base) == Some(NameKind::Template) => names::instantiate(base, instance),
+        _ => base.to_owned(),
     }
 }
 
@@ -250,13 +237,26 @@ pub(super) fn look(tree: &dyn Tree, path: &Path) -> Look {
             Kind::Directory => Look::Directory,
             Kind::Link | Kind::Other => Look::Other(Unreadable::NotAFile.sentence()),
         },
-        // The tree of an image has no devices.
-        Err(_) if leads_to_null(tree, path) => Look::Null,
         Err(Unreadable::NotFound | Unreadable::LinkLoop) => Look::Missing,
         Err(error) => Look::Other(error.sentence()),
     }
 }
 
-fn leads_to_null(tree: &dyn Tree, path: &Path) -> bool {
-    tree.read_link(path).is_ok_and(|link| lexical(&link) == Path::new("/dev/null"))
+/// Why systemd reads nothing of a file.
+pub(super) enum NotRead {
+    /// There is nothing, or a link that leads nowhere or in a circle.
+    Missing,
+    /// What is wrong with it.
+    Unusable(String),
+}
+
+/// What systemd reads at a path: of a mask nothing.
+pub(super) fn read(tree: &dyn Tree, path: &Path) -> Result<Vec<u8>, NotRead> {
+    match look(tree, path) {
+        Look::Null | Look::Empty => Ok(Vec::new()),
+        Look::Missing => Err(NotRead::Missing),
+        Look::Directory => Err(NotRead::Unusable("it is a directory".to_owned())),
+        Look::Other(reason) => Err(NotRead::Unusable(reason)),
+        Look::File => tree.read(path).map_err(|error| NotRead::Unusable(error.sentence())),
+    }
 }

@@ -1,16 +1,16 @@
 //! A file's bytes with the place of each, and text cut from it that keeps the places of its bytes.
 
 use std::ops::Range;
-use std::path::Path;
 
 use crate::kubelet::location::Location;
+use crate::kubelet::text::to_u32;
 
 /// The most marks that an assignment carries: a hostile value changes its line with every other byte.
 const MAX_MARKS: usize = 4096;
 
 /// A file that is being parsed.
 #[derive(Debug)]
-pub(super) struct SourceFile {
+pub(in crate::kubelet) struct SourceFile {
     file: Location,
     bytes: Vec<u8>,
     lines: Vec<u32>,
@@ -19,7 +19,7 @@ pub(super) struct SourceFile {
 }
 
 impl SourceFile {
-    pub(super) fn new(file: Location, bytes: Vec<u8>) -> Self {
+    pub(in crate::kubelet) fn new(file: Location, bytes: Vec<u8>) -> Self {
         let mut lines = vec![0];
         let mut tails = Vec::new();
         for (offset, byte) in (0u32..).zip(&bytes) {
@@ -33,11 +33,7 @@ impl SourceFile {
         Self { file, bytes, lines, tails }
     }
 
-    pub(super) fn of(path: &Path, bytes: Vec<u8>) -> Self {
-        Self::new(Location::file(path), bytes)
-    }
-
-    pub(super) fn file(&self) -> &Location {
+    pub(in crate::kubelet) fn file(&self) -> &Location {
         &self.file
     }
 
@@ -60,7 +56,7 @@ impl SourceFile {
     }
 
     /// The place of one byte, without a width.
-    pub(super) fn place(&self, offset: u32) -> Location {
+    pub(in crate::kubelet) fn place(&self, offset: u32) -> Location {
         let (line, column) = self.line_column(offset);
         self.file.at(line, column, 0)
     }
@@ -71,7 +67,7 @@ impl SourceFile {
     }
 
     /// The place of the bytes from `first` to `last`, both included; of several lines the first.
-    pub(super) fn span(&self, first: u32, last: u32) -> Location {
+    pub(in crate::kubelet) fn span(&self, first: u32, last: u32) -> Location {
         let (line, column) = self.line_column(first);
         let (last_line, last_column) = self.line_column(last.max(first));
         let width = if line == last_line {
@@ -82,11 +78,6 @@ impl SourceFile {
         };
         self.file.at(line, column, width)
     }
-}
-
-/// A length as `u32`; files are smaller than [`crate::kubelet::tree::MAX_FILE_BYTES`].
-pub(super) fn to_u32(length: usize) -> u32 {
-    u32::try_from(length).unwrap_or(u32::MAX)
 }
 
 /// Text of which each byte knows where it was taken from.
@@ -153,7 +144,6 @@ impl Mapped {
     pub(super) fn marks(&self, source: &SourceFile) -> Vec<(usize, Location)> {
         let mut marks = Vec::new();
         let mut previous: Option<u32> = None;
-        let lossless = std::str::from_utf8(&self.bytes).is_ok();
         for (offset, at) in self.at.iter().copied().enumerate() {
             let follows =
                 previous.is_some_and(|before| (at == before + 1 && source.byte(before) != Some(b'\n')) || at == before);
@@ -162,7 +152,7 @@ impl Mapped {
             }
             previous = Some(at);
         }
-        if !lossless {
+        if std::str::from_utf8(&self.bytes).is_err() {
             marks.truncate(1);
         }
         marks

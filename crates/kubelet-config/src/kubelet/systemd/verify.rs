@@ -1,15 +1,12 @@
 //! What systemd says against a service as a whole (`service_verify()` in `src/core/service.c`), and against single
 //! settings that spoil a unit.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::exec::Context;
-use super::syntax::{Pair, ParseAbort};
-use super::{Exec, LoadState, Setting};
-use crate::kubelet::location::Location;
-
-type Settings = BTreeMap<(String, String), Setting>;
+use super::syntax::Pair;
+use super::{Exec, LoadState, Settings};
+use crate::kubelet::location::{Located, Location};
 
 /// Whether it is a list of commands.
 pub(super) fn is_command(key: &str) -> bool {
@@ -43,7 +40,7 @@ fn boolean(value: &str) -> Option<bool> {
 }
 
 /// Settings whose bad value spoils the unit.
-pub(super) fn check(context: &Context<'_>, pair: &Pair) -> Result<(), ParseAbort> {
+pub(super) fn check(context: &Context<'_>, pair: &Pair) -> Result<(), LoadState> {
     let value = pair.value.text();
     let bad = match (pair.section, pair.key.as_str()) {
         _ if value.is_empty() => None,
@@ -60,15 +57,15 @@ pub(super) fn check(context: &Context<'_>, pair: &Pair) -> Result<(), ParseAbort
     };
     match bad {
         None => Ok(()),
-        Some(why) => Err(ParseAbort {
-            at: pair.value.place(context.source),
-            reason: format!("{}={value}: {why}", pair.key),
-            bad_setting: true,
-        }),
+        Some(why) => {
+            let reason = format!("{}={value}: {why}", pair.key);
+            Err(LoadState::BadSetting { at: pair.value.place(context.source), reason })
+        }
     }
 }
 
-fn get<'a>(settings: &'a Settings, section: &str, key: &str) -> Option<&'a Setting> {
+/// A setting that is not empty.
+pub(super) fn get<'a>(settings: &'a Settings, section: &str, key: &str) -> Option<&'a Located<String>> {
     settings.get(&(section.to_owned(), key.to_owned())).filter(|setting| !setting.value.is_empty())
 }
 
@@ -80,19 +77,6 @@ pub(super) fn is_oneshot(execs: &[Exec], settings: &Settings) -> bool {
     }
 }
 
-/// The setting by which a service of `Type=oneshot` would be restarted as it may not be, and what systemd says of it.
-fn restarts(settings: &Settings) -> Option<(Location, &'static str)> {
-    let restart = get(settings, "Service", "Restart")
-        .filter(|setting| ["always", "on-success"].contains(&setting.value.as_str()));
-    if let Some(restart) = restart {
-        let reason = "Service has Restart= set to either always or on-success, which isn't allowed for Type=oneshot services. Refusing.";
-        return Some((restart.at.clone(), reason));
-    }
-    let forced = get(settings, "Service", "RestartForceExitStatus")?;
-    let reason = "Service has RestartForceExitStatus= set, which isn't allowed for Type=oneshot services. Refusing.";
-    Some((forced.at.clone(), reason))
-}
-
 /// Judges the service as a whole.
 pub(super) fn verify(
     execs: &[Exec],
@@ -100,41 +84,50 @@ pub(super) fn verify(
     reset: Option<&Location>,
     fragment: Option<&Path>,
 ) -> LoadState {
-    let bad = |at: Location, reason: &str| LoadState::BadSetting { at, reason: reason.to_owned() };
-    let service = |key| get(settings, "Service", key);
-    let succeeds = get(settings, "Unit", "SuccessAction").is_some_and(|setting| setting.value != "none");
-    let oneshot = is_oneshot(execs, settings);
     let nowhere = || reset.cloned().or_else(|| fragment.map(Location::file)).unwrap_or_else(|| Location::file(""));
-    if execs.is_empty() && !succeeds {
-        let remains = service("RemainAfterExit").and_then(|setting| boolean(&setting.value));
-        if service("ExecStop").is_none() {
-            return bad(nowhere(), "Service has no ExecStart=, ExecStop=, or SuccessAction=. Refusing.");
+    let found = without_command(execs, settings).map(|reason| (nowhere(), reason));
+    match found.or_else(|| contradiction(execs, settings)) {
+        Some((at, reason)) => LoadState::BadSetting { at, reason: format!("{reason} Refusing.") },
+        None => LoadState::Loaded,
+    }
+}
+
+/// Why a service may not be without `ExecStart=`, if it is.
+fn without_command(execs: &[Exec], settings: &Settings) -> Option<&'static str> {
+    let succeeds = get(settings, "Unit", "SuccessAction").is_some_and(|setting| setting.value != "none");
+    let remains = get(settings, "Service", "RemainAfterExit").and_then(|setting| boolean(&setting.value));
+    if !execs.is_empty() || succeeds {
+        None
+    } else if get(settings, "Service", "ExecStop").is_none() {
+        Some("Service has no ExecStart=, ExecStop=, or SuccessAction=.")
+    } else if !is_oneshot(execs, settings) {
+        Some("Service has no ExecStart= and no SuccessAction= setting and does not have Type=oneshot set.")
+    } else if remains != Some(true) {
+        Some("Service has no ExecStart= setting, which is only allowed for RemainAfterExit=yes services.")
+    } else {
+        None
+    }
+}
+
+/// The setting that another one forbids, and what systemd says of it.
+fn contradiction(execs: &[Exec], settings: &Settings) -> Option<(Location, &'static str)> {
+    let service = |key| get(settings, "Service", key);
+    let is_oneshot = is_oneshot(execs, settings);
+    let restart = service("Restart").filter(|restart| ["always", "on-success"].contains(&restart.value.as_str()));
+    let dbus = service("Type").filter(|kind| kind.value == "dbus" && service("BusName").is_none());
+    let (at, reason) = match (execs, restart, service("RestartForceExitStatus"), dbus) {
+        ([_, .., last], ..) if !is_oneshot => {
+            (&last.at, "Service has more than one ExecStart= setting, which is only allowed for Type=oneshot services.")
         }
-        if !oneshot {
-            let reason =
-                "Service has no ExecStart= and no SuccessAction= setting and does not have Type=oneshot set. Refusing.";
-            return bad(nowhere(), reason);
+        (_, Some(restart), ..) if is_oneshot => (
+            &restart.at,
+            "Service has Restart= set to either always or on-success, which isn't allowed for Type=oneshot services.",
+        ),
+        (_, _, Some(forced), _) if is_oneshot => {
+            (&forced.at, "Service has RestartForceExitStatus= set, which isn't allowed for Type=oneshot services.")
         }
-        if remains != Some(true) {
-            let reason =
-                "Service has no ExecStart= setting, which is only allowed for RemainAfterExit=yes services. Refusing.";
-            return bad(nowhere(), reason);
-        }
-    }
-    if !oneshot && let [_, .., last] = execs {
-        let reason =
-            "Service has more than one ExecStart= setting, which is only allowed for Type=oneshot services. Refusing.";
-        return bad(last.at.clone(), reason);
-    }
-    if oneshot && let Some((at, reason)) = restarts(settings) {
-        return bad(at, reason);
-    }
-    if let Some(kind) = service("Type")
-        && kind.value == "dbus"
-        && service("BusName").is_none()
-    {
-        let reason = "Service is of type D-Bus but no D-Bus service name has been specified. Refusing.";
-        return bad(kind.at.clone(), reason);
-    }
-    LoadState::Loaded
+        (.., Some(dbus)) => (&dbus.at, "Service is of type D-Bus but no D-Bus service name has been specified."),
+        _ => return None,
+    };
+    Some((at.clone(), reason))
 }

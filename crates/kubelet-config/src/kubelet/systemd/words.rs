@@ -1,7 +1,9 @@
 //! Words as systemd splits them: quotes are removed wherever they stand, a backslash escapes, blanks separate;
 //! systemd.syntax(7), "QUOTING". One routine serves `ExecStart=`, `Environment=` and the value of a lone `$X`.
 
-use super::source::{Mapped, is_blank};
+use std::ops::Range;
+
+use super::source::{Mapped, is_blank, is_noncharacter};
 
 /// How a backslash and an unclosed quote are taken.
 #[derive(Debug, Clone, Copy, Default)]
@@ -18,36 +20,29 @@ pub(super) struct Flags {
 pub(super) struct Split {
     /// The word without quotes and escapes; `at` counts in the input's own source.
     pub(super) text: Mapped,
-    /// Where it starts in the input, with its quote.
-    pub(super) start: usize,
-    /// Where it ends in the input, exclusive.
-    pub(super) end: usize,
+    /// Where it is in the input, with its quotes.
+    pub(super) place: Range<usize>,
 }
 
 /// An unclosed quote, or an escape that is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct BadWord {
-    /// Where the word starts in the input.
-    pub(super) start: usize,
-}
+pub(super) struct BadWord;
 
 /// Takes the next word of `input` at `position`, and moves it to the start of what follows.
 pub(super) fn next_word(input: &Mapped, position: &mut usize, flags: Flags) -> Result<Option<Split>, BadWord> {
     let bytes = &input.bytes;
-    let mut here = *position;
-    while bytes.get(here).is_some_and(|byte| is_blank(*byte)) {
-        here += 1;
-    }
-    if here >= bytes.len() {
-        *position = here;
+    let after_blanks = |from: usize| bytes.iter().skip(from).take_while(|byte| is_blank(**byte)).count() + from;
+    let start = after_blanks(*position);
+    *position = start;
+    if start >= bytes.len() {
         return Ok(None);
     }
-    let start = here;
+    let mut here = start;
     let mut text = Mapped::default();
     let mut quote = None;
     while let Some(byte) = bytes.get(here).copied() {
         if byte == b'\\' {
-            let taken = escape(input, here, quote.is_some(), flags, &mut text).ok_or(BadWord { start })?;
+            let taken = escape(input, here, quote.is_some(), flags, &mut text).ok_or(BadWord)?;
             here += taken;
         } else if quote == Some(byte) {
             quote = None;
@@ -63,29 +58,16 @@ pub(super) fn next_word(input: &Mapped, position: &mut usize, flags: Flags) -> R
         }
     }
     if quote.is_some() && !flags.relaxed {
-        return Err(BadWord { start });
+        return Err(BadWord);
     }
-    let end = here;
-    while bytes.get(here).is_some_and(|byte| is_blank(*byte)) {
-        here += 1;
-    }
-    *position = here;
-    Ok(Some(Split { text, start, end }))
+    *position = after_blanks(here);
+    Ok(Some(Split { text, place: start..here }))
 }
 
 /// As [`next_word`]; a word with unknown escapes is taken once more, with them as they are written.
-pub(super) fn next_word_lenient(
-    input: &Mapped,
-    position: &mut usize,
-    flags: Flags,
-) -> Result<(Option<Split>, bool), BadWord> {
-    let before = *position;
-    if let Ok(word) = next_word(input, position, flags) {
-        return Ok((word, false));
-    }
-    *position = before;
+pub(super) fn next_word_lenient(input: &Mapped, position: &mut usize, flags: Flags) -> Result<Option<Split>, BadWord> {
     let lenient = Flags { keep_unknown_escapes: true, ..flags };
-    next_word(input, position, lenient).map(|word| (word, true))
+    next_word(input, position, flags).or_else(|_| next_word(input, position, lenient))
 }
 
 fn at(input: &Mapped, index: usize) -> u32 {
@@ -107,20 +89,9 @@ fn escape(input: &Mapped, here: usize, quoted: bool, flags: Flags, text: &mut Ma
         text.push(next, at(input, here + 1));
         return Some(2);
     }
-    let rest = input.bytes.get(here + 1..).unwrap_or_default();
-    if let Some((decoded, taken)) = c_escape(rest) {
-        match decoded {
-            Decoded::Byte(byte) => text.push(byte, place),
-            Decoded::Char(c) => {
-                for byte in c.encode_utf8(&mut [0; 4]).bytes() {
-                    text.push(byte, place);
-                }
-            }
-            Decoded::Surrogate(bytes) => {
-                for byte in bytes {
-                    text.push(byte, place);
-                }
-            }
+    if let Some((decoded, taken)) = c_escape(&input.bytes[here + 1..]) {
+        for byte in decoded {
+            text.push(byte, place);
         }
         return Some(1 + taken);
     }
@@ -132,64 +103,46 @@ fn escape(input: &Mapped, here: usize, quoted: bool, flags: Flags, text: &mut Ma
     None
 }
 
-enum Decoded {
-    Byte(u8),
-    Char(char),
-    /// Half a character, which is not UTF-8.
-    Surrogate([u8; 3]),
+/// The bytes that the C escape at the start of `rest` (after the backslash) stands for, and how many it takes there.
+fn c_escape(rest: &[u8]) -> Option<(Vec<u8>, usize)> {
+    let code = |digits: Range<usize>, radix: u32| digits_of(rest.get(digits)?, radix).filter(|code| *code != 0);
+    let simple = match *rest.first()? {
+        b'a' => 0x07,
+        b'b' => 0x08,
+        b'f' => 0x0C,
+        b'n' => b'\n',
+        b'r' => b'\r',
+        b't' => b'\t',
+        b'v' => 0x0B,
+        b's' => b' ',
+        quoted @ (b'\\' | b'"' | b'\'') => quoted,
+        b'x' => return Some((vec![u8::try_from(code(1..3, 16)?).ok()?], 3)),
+        b'0'..=b'7' => return Some((vec![u8::try_from(code(0..3, 8)?).ok()?], 3)),
+        b'u' => return Some((short_unicode(code(1..5, 16)?), 5)),
+        b'U' => {
+            let c = char::from_u32(code(1..9, 16)?).filter(|c| !is_noncharacter(*c))?;
+            return Some((c.to_string().into_bytes(), 9));
+        }
+        _ => return None,
+    };
+    Some((vec![simple], 1))
 }
 
-/// The C escape at the start of `rest` (after the backslash), and how many bytes it takes there.
-fn c_escape(rest: &[u8]) -> Option<(Decoded, usize)> {
-    let simple = |byte| Some((Decoded::Byte(byte), 1));
-    match *rest.first()? {
-        b'a' => simple(0x07),
-        b'b' => simple(0x08),
-        b'f' => simple(0x0C),
-        b'n' => simple(b'\n'),
-        b'r' => simple(b'\r'),
-        b't' => simple(b'\t'),
-        b'v' => simple(0x0B),
-        b's' => simple(b' '),
-        quoted @ (b'\\' | b'"' | b'\'') => simple(quoted),
-        b'x' => {
-            let byte = u8::try_from(digits(rest.get(1..3)?, 16)?).ok()?;
-            (byte != 0).then_some((Decoded::Byte(byte), 3))
-        }
-        b'u' => short_unicode(digits(rest.get(1..5)?, 16)?).map(|decoded| (decoded, 5)),
-        b'U' => unicode(digits(rest.get(1..9)?, 16)?).map(|c| (Decoded::Char(c), 9)),
-        b'0'..=b'7' => {
-            let byte = u8::try_from(digits(rest.get(..3)?, 8)?).ok()?;
-            (byte != 0).then_some((Decoded::Byte(byte), 3))
-        }
-        _ => None,
-    }
-}
-
-fn digits(text: &[u8], radix: u32) -> Option<u32> {
+fn digits_of(text: &[u8], radix: u32) -> Option<u32> {
     text.iter().try_fold(0u32, |value, byte| {
         let digit = char::from(*byte).to_digit(radix)?;
         value.checked_mul(radix)?.checked_add(digit)
     })
 }
 
-/// What four digits stand for: systemd takes all but NUL, also halves of characters.
-fn short_unicode(code: u32) -> Option<Decoded> {
-    if code == 0 {
-        return None;
-    }
+/// What four digits stand for: systemd also takes halves of characters, which are not UTF-8.
+fn short_unicode(code: u32) -> Vec<u8> {
     if let Some(c) = char::from_u32(code) {
-        return Some(Decoded::Char(c));
+        return c.to_string().into_bytes();
     }
     let six_bits = |shift: u32| 0x80 | u8::try_from(code >> shift & 0x3F).unwrap_or_default();
     let first = 0xE0 | u8::try_from(code >> 12 & 0x0F).unwrap_or_default();
-    Some(Decoded::Surrogate([first, six_bits(6), six_bits(0)]))
-}
-
-/// A character that systemd takes in eight digits: neither NUL nor a noncharacter.
-fn unicode(code: u32) -> Option<char> {
-    let noncharacter = (0xFDD0..=0xFDEF).contains(&code) || code & 0xFFFE == 0xFFFE;
-    char::from_u32(code).filter(|c| *c != '\0' && !noncharacter)
+    vec![first, six_bits(6), six_bits(0)]
 }
 
 #[cfg(test)]
@@ -199,11 +152,11 @@ mod tests {
     const EXEC: Flags = Flags { c_escapes: true, keep_unknown_escapes: false, relaxed: false };
     const VALUE: Flags = Flags { c_escapes: false, keep_unknown_escapes: false, relaxed: true };
 
-    fn split(text: &str, flags: Flags) -> Result<Vec<String>, usize> {
+    fn split(text: &str, flags: Flags) -> Result<Vec<String>, BadWord> {
         let input = Mapped::plain(text.as_bytes());
         let mut position = 0;
         let mut words = Vec::new();
-        while let Some(word) = next_word(&input, &mut position, flags).map_err(|bad| bad.start)? {
+        while let Some(word) = next_word(&input, &mut position, flags)? {
             words.push(word.text.text());
         }
         Ok(words)
@@ -212,7 +165,7 @@ mod tests {
     #[test]
     fn quotes_are_removed_wherever_they_stand() {
         assert_eq!(split(r#"a "b c" 'd e' f"g h"i "" ''"#, EXEC).unwrap(), ["a", "b c", "d e", "fg hi", "", ""]);
-        assert_eq!(split("a 'b", EXEC), Err(2));
+        assert_eq!(split("a 'b", EXEC), Err(BadWord));
         assert_eq!(split("a 'b c", VALUE).unwrap(), ["a", "b c"]);
     }
 
@@ -242,8 +195,7 @@ mod tests {
     fn an_unknown_escape_is_kept_the_second_time() {
         let input = Mapped::plain(br"a\d\n b");
         let mut position = 0;
-        let (word, unknown) = next_word_lenient(&input, &mut position, EXEC).unwrap();
-        assert!(unknown);
+        let word = next_word_lenient(&input, &mut position, EXEC).unwrap();
         assert_eq!(word.unwrap().text.bytes, b"a\\d\n");
         assert_eq!(position, 6);
     }
@@ -255,6 +207,6 @@ mod tests {
         let word = next_word(&input, &mut position, EXEC).unwrap().unwrap();
         assert_eq!(word.text.bytes, b"abcd");
         assert_eq!(word.text.at, [3, 4, 8, 10]);
-        assert_eq!((word.start, word.end), (2, 11));
+        assert_eq!(word.place, 2..11);
     }
 }
