@@ -8,23 +8,14 @@ use crate::kubelet::text::shortened;
 use crate::kubelet::tree::Tree;
 
 /// What an argument list starts.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Start {
-    /// Nothing: the unit has no usable command.
-    Nothing,
-    /// A kubelet, whose words begin at this one.
-    Kubelet(usize),
-    /// k3s or RKE2, whose program is this word.
-    Rancher { launcher: Launcher, first: usize },
-    /// k0s, whose program is this word.
-    K0s { first: usize },
-    /// `MicroK8s`' kubelite, and where its own words begin if the unit starts it itself.
-    MicroK8s { first: Option<usize> },
-    /// Canonical's k8s snap.
-    K8sSnap,
-    /// Something that does not show the kubelet's words.
-    Hidden(Located<String>),
+pub(super) struct Start<'a> {
+    pub(super) launcher: Launcher,
+    /// The words from the program on; none if the unit has no usable command, or runs the wrapper of a snap.
+    pub(super) words: &'a [Arg],
 }
+
+/// The kubelet's words do not show, and why: at the word that hides them.
+type Hidden = Located<String>;
 
 /// Shells: what they start is in their script.
 const SHELLS: [&str; 9] = ["sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "rbash", "fish"];
@@ -35,35 +26,32 @@ const OPTIONS_WITH_VALUE: [&str; 12] =
     ["--who", "--why", "--what", "--mode", "--tag", "-t", "--unit", "-u", "--slice", "--name", "--hostname", "exec"];
 
 /// Finds what the unit starts.
-pub(super) fn find(tree: &dyn Tree, unit: &Unit) -> Start {
-    let Some(first) = unit.argv.first() else { return Start::Nothing };
+pub(super) fn find<'a>(tree: &dyn Tree, unit: &'a Unit) -> Result<Start<'a>, Hidden> {
+    let words = unit.argv.as_slice();
+    let Some(first) = words.first() else { return Ok(Start { launcher: Launcher::Direct, words }) };
     if let Some(start) = snap_of_unit(unit) {
-        return start;
+        return Ok(start);
     }
+    let hidden = |value: String| Err(Located { value, at: first.at().clone() });
     // With the prefix `@` the first word is only a name.
     let program = unit.exec.as_ref().map_or(&first.text, |exec| &exec.program);
     if is_kubelet(base_name(program)) {
         return match hands_on(tree, program) {
-            Some(interpreter) => {
-                let value = format!("{program} is a script ({interpreter}) that starts the kubelet");
-                Start::Hidden(Located { value, at: first.at().clone() })
-            }
-            None => Start::Kubelet(0),
+            Some(interpreter) => hidden(format!("{program} is a script ({interpreter}) that starts the kubelet")),
+            None => Ok(Start { launcher: Launcher::Direct, words }),
         };
     }
-    distribution(unit, 0, base_name(program)).or_else(|| scan(unit)).unwrap_or_else(|| {
-        let value = match interpreter(tree, program) {
-            Some(interpreter) => format!("{program} is a script ({interpreter})"),
-            None => format!("{program} is not known, and no word after it names a kubelet"),
-        };
-        Start::Hidden(Located { value, at: first.at().clone() })
+    let found = distribution(words, base_name(program)).map(Ok).or_else(|| scan(words));
+    found.unwrap_or_else(|| match interpreter(tree, program) {
+        Some(interpreter) => hidden(format!("{program} is a script ({interpreter})")),
+        None => hidden(format!("{program} is not known, and no word after it names a kubelet")),
     })
 }
 
 /// The first word that decides.
-fn scan(unit: &Unit) -> Option<Start> {
+fn scan(words: &[Arg]) -> Option<Result<Start<'_>, Hidden>> {
     let mut before: Option<&str> = None;
-    for (index, word) in unit.argv.iter().enumerate() {
+    for (index, word) in words.iter().enumerate() {
         let text = word.text.as_str();
         let is_value = before.is_some_and(|before| OPTIONS_WITH_VALUE.contains(&before));
         before = Some(text);
@@ -72,49 +60,49 @@ fn scan(unit: &Unit) -> Option<Start> {
         }
         let name = base_name(text);
         if is_kubelet(name) {
-            return Some(Start::Kubelet(index));
+            return Some(Ok(Start { launcher: Launcher::Direct, words: &words[index..] }));
         }
-        if SHELLS.contains(&name) && takes_a_command(&unit.argv[index + 1..]) {
+        if SHELLS.contains(&name) && takes_a_command(&words[index + 1..]) {
             let value = format!("{text} is a shell, and the kubelet's arguments are in its command");
-            return Some(Start::Hidden(Located { value, at: word.at().clone() }));
+            return Some(Err(Located { value, at: word.at().clone() }));
         }
-        if let Some(start) = distribution(unit, index, name) {
-            return Some(start);
+        if let Some(start) = distribution(&words[index..], name) {
+            return Some(Ok(start));
         }
     }
     None
 }
 
 /// A distribution's program: k3s, RKE2, kubelite, `snap run …`.
-fn distribution(unit: &Unit, index: usize, name: &str) -> Option<Start> {
-    let rest = unit.argv.get(index + 1..).unwrap_or_default();
-    let has = |wanted: &[&str]| rest.iter().any(|word| wanted.contains(&word.text.as_str()));
-    match name {
-        "k3s" if has(&["agent", "server"]) => Some(Start::Rancher { launcher: Launcher::K3s, first: index }),
-        "rke2" if has(&["agent", "server"]) => Some(Start::Rancher { launcher: Launcher::Rke2, first: index }),
-        "k0s" if has(&["worker", "controller"]) => Some(Start::K0s { first: index }),
-        "kubelite" => Some(Start::MicroK8s { first: Some(index + 1) }),
-        "snap" => rest
-            .iter()
-            .skip_while(|word| word.text != "run")
-            .skip(1)
-            .find(|word| !word.text.starts_with('-'))
-            .and_then(|word| snap_app(&word.text)),
-        _ => None,
-    }
+fn distribution<'a>(words: &'a [Arg], name: &str) -> Option<Start<'a>> {
+    let mut texts = words.iter().skip(1).map(|word| word.text.as_str());
+    let has = |wanted: [&str; 2]| texts.clone().any(|text| wanted.contains(&text));
+    let launcher = match name {
+        "k3s" if has(["agent", "server"]) => Launcher::K3s,
+        "rke2" if has(["agent", "server"]) => Launcher::Rke2,
+        "k0s" if has(["worker", "controller"]) => Launcher::K0s,
+        "kubelite" => Launcher::MicroK8s,
+        "snap" => {
+            texts.find(|text| *text == "run")?;
+            return snap_app(texts.find(|text| !text.starts_with('-'))?);
+        }
+        _ => return None,
+    };
+    Some(Start { launcher, words })
 }
 
 /// The unit's name says which snap it is: snapd writes `snap.NAME.APP.service`.
-fn snap_of_unit(unit: &Unit) -> Option<Start> {
+fn snap_of_unit(unit: &Unit) -> Option<Start<'_>> {
     unit.names.iter().find_map(|name| snap_app(name.strip_prefix("snap.")?.strip_suffix(".service")?))
 }
 
-fn snap_app(name: &str) -> Option<Start> {
-    match name {
-        "microk8s.daemon-kubelite" => Some(Start::MicroK8s { first: None }),
-        "k8s.kubelet" => Some(Start::K8sSnap),
-        _ => None,
-    }
+fn snap_app<'a>(name: &str) -> Option<Start<'a>> {
+    let launcher = match name {
+        "microk8s.daemon-kubelite" => Launcher::MicroK8s,
+        "k8s.kubelet" => Launcher::K8sSnap,
+        _ => return None,
+    };
+    Some(Start { launcher, words: &[] })
 }
 
 /// The first line of a script that hands its arguments on, and may add others.

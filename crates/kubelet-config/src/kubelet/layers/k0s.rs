@@ -5,13 +5,12 @@ use serde_json::json;
 
 use super::{KubeletCommand, Launcher, ReplacedList, UnknownOption};
 use crate::kubelet::flags::table;
-use crate::kubelet::systemd::{Arg, Unit};
+use crate::kubelet::systemd::Arg;
 use crate::kubelet::text::chars;
 
-/// Derives the kubelet's words. `first` is k0s's program in the unit's argument list.
-pub(super) fn resolve_command(unit: &Unit, first: usize) -> KubeletCommand {
+/// Derives the kubelet's words. `words` are those of the unit after k0s's program.
+pub(super) fn resolve_command(words: &[Arg]) -> KubeletCommand {
     let kubelet = KubeletCommand::new(Launcher::K0s);
-    let words = unit.argv.get(first + 1..).unwrap_or_default();
     let Some(command) = words.iter().find(|word| matches!(word.text.as_str(), "worker" | "controller")) else {
         return kubelet;
     };

@@ -175,9 +175,7 @@ impl KubeletCommand {
                 _ => false,
             });
             if is_overridden {
-                let keys = std::collections::BTreeMap::new();
-                let effective = Effective { value: value.clone(), from: Origin::Distribution, keys };
-                settings.0.insert((*path).to_owned(), effective);
+                settings.0.insert((*path).to_owned(), Effective::new(value.clone(), Origin::Distribution));
             }
         }
     }
@@ -194,15 +192,15 @@ impl KubeletCommand {
 /// assert_eq!((&*command.args[1].text, command.args[1].at().line), ("--v=2", 2));
 /// ```
 pub fn resolve_command(tree: &dyn Tree, unit: &Unit, hostname: Option<&str>) -> KubeletCommand {
-    match direct::find(tree, unit) {
-        direct::Start::Nothing => KubeletCommand::new(Launcher::Direct),
-        direct::Start::Kubelet(first) => {
-            KubeletCommand::new(Launcher::Direct).with_args(unit.argv.get(first..).unwrap_or_default().to_vec())
-        }
-        direct::Start::Rancher { launcher, first } => rancher::resolve_command(tree, unit, launcher, first, hostname),
-        direct::Start::K0s { first } => k0s::resolve_command(unit, first),
-        direct::Start::MicroK8s { first } => snaps::microk8s(tree, unit, first),
-        direct::Start::K8sSnap => snaps::k8s(tree, unit),
-        direct::Start::Hidden(Located { value, at }) => KubeletCommand::new(Launcher::Script).with_unknown(at, value),
+    let direct::Start { launcher, words } = match direct::find(tree, unit) {
+        Ok(start) => start,
+        Err(Located { value, at }) => return KubeletCommand::new(Launcher::Script).with_unknown(at, value),
+    };
+    match launcher {
+        Launcher::Direct | Launcher::Script => KubeletCommand::new(launcher).with_args(words.to_vec()),
+        Launcher::K3s | Launcher::Rke2 => rancher::resolve_command(tree, unit, launcher, words, hostname),
+        Launcher::K0s => k0s::resolve_command(words.get(1..).unwrap_or_default()),
+        Launcher::MicroK8s => snaps::microk8s(tree, unit, words),
+        Launcher::K8sSnap => snaps::k8s(tree, unit),
     }
 }

@@ -36,16 +36,16 @@ impl Program {
     }
 }
 
-/// Derives the kubelet's words. `first` is the distribution's program in the unit's argument list.
+/// Derives the kubelet's words. `words` are those of the unit from the distribution's program on.
 pub(super) fn resolve_command(
     tree: &dyn Tree,
     unit: &Unit,
     launcher: Launcher,
-    first: usize,
+    words: &[Arg],
     hostname: Option<&str>,
 ) -> KubeletCommand {
     let mut kubelet = KubeletCommand::new(launcher);
-    let mut words = unit.argv.get(first + 1..).unwrap_or_default().iter();
+    let mut words = words.get(1..).unwrap_or_default().iter();
     let Some(command) = words.find(|word| matches!(word.text.as_str(), "agent" | "server")) else { return kubelet };
     let program = Program { launcher, is_server: command.text == "server" };
     let options = options::read(tree, unit, program, words.as_slice(), &mut kubelet);

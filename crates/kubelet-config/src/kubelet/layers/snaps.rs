@@ -9,15 +9,15 @@ use crate::kubelet::location::Location;
 use crate::kubelet::systemd::{Arg, Unit};
 use crate::kubelet::tree::Tree;
 
-/// `MicroK8s`. `first` is where kubelite's own words begin, if the unit runs it without the snap's wrapper.
-pub(super) fn microk8s(tree: &dyn Tree, unit: &Unit, first: Option<usize>) -> KubeletCommand {
+/// `MicroK8s`. `words` are those of the unit from kubelite on, if it runs that without the snap's wrapper.
+pub(super) fn microk8s(tree: &dyn Tree, unit: &Unit, words: &[Arg]) -> KubeletCommand {
     let environment = environment(tree, unit, "microk8s");
-    let words = if let Some(first) = first {
-        unit.argv.get(first..).unwrap_or_default().to_vec()
-    } else {
+    let words = if words.is_empty() {
         // The snap's wrapper gives kubelite the words of a file of its own, which it hands to bash.
         let path = Path::new("/var/snap/microk8s/current/args/kubelite");
         args_file::bash(&Location::file(path), &tree.read_text(path).unwrap_or_default(), &environment).args
+    } else {
+        words.to_vec()
     };
     // The wrapper names the file by its revision; the name that does not change is the one that people edit.
     let usual = Path::new("/var/snap/microk8s/current/args/kubelet");

@@ -8,6 +8,7 @@ use super::{Environment, Split};
 use crate::kubelet::layers::Oddity;
 use crate::kubelet::location::Location;
 use crate::kubelet::systemd::Arg;
+use crate::kubelet::text::to_u32;
 
 /// How far after an open brace its end is looked for, so that a line of braces stays linear.
 const MAX_BRACES_CHARS: usize = 256;
@@ -131,7 +132,7 @@ impl Reader<'_> {
             name.push(next);
         }
         let taken = name.len() + usize::from(has_brace);
-        self.here.column = self.here.column.saturating_add(u32::try_from(taken).unwrap_or(u32::MAX));
+        self.here.column = self.here.column.saturating_add(to_u32(taken));
         if taken == 0 && self.rest.peek().is_none_or(|next| is_blank(*next) || is_quoted && *next == '"') {
             self.push('$');
             return Some(());

@@ -73,12 +73,8 @@ pub(super) fn read(
     for (option, values) in given {
         // The parser puts the files' values before the command line's, into a list that keeps both, whatever the
         // documentation says; of another option the last value counts.
-        match options.0.get_mut(&option) {
-            Some(existing) => existing.items.extend(values.items),
-            None => {
-                options.0.insert(option, values);
-            }
-        }
+        let Values { at, items } = values;
+        options.0.entry(option).or_insert_with(|| Values { at, items: Vec::new() }).items.extend(items);
     }
     for unknown in &mut kubelet.unknown_options {
         unknown.is_given = unknown.meant.is_some_and(|meant| options.0.contains_key(meant));
@@ -94,21 +90,12 @@ pub(super) fn read(
 /// Puts values in the place of earlier ones; what a list loses is noted.
 fn replace(options: &mut Options, option: String, values: Values, kubelet: &mut KubeletCommand) {
     let by = values.at.clone();
-    let lost = match options.0.get(&option) {
-        Some(old) if LISTS.contains(&option.as_str()) => {
-            let again: BTreeSet<&str> = values.items.iter().map(|new| name_of(&option, &new.text)).collect();
-            old.items
-                .iter()
-                .filter(|item| !again.contains(name_of(&option, &item.text)))
-                .map(|item| (item.text.clone(), item.at().clone()))
-                .collect()
-        }
-        _ => Vec::new(),
-    };
-    if let Some(old) = options.0.insert(option.clone(), values)
-        && !lost.is_empty()
-        && kubelet.replaced.len() < MAX_REPLACED
-    {
+    let again: BTreeSet<String> = values.items.iter().map(|new| name_of(&option, &new.text).to_owned()).collect();
+    let Some(old) = options.0.insert(option.clone(), values) else { return };
+    let lost = old.items.iter().filter(|item| !again.contains(name_of(&option, &item.text)));
+    let lost: Vec<_> = lost.map(|item| (item.text.clone(), item.at().clone())).collect();
+    let is_list = LISTS.contains(&option.as_str());
+    if is_list && !lost.is_empty() && kubelet.replaced.len() < MAX_REPLACED {
         kubelet.replaced.push(ReplacedList { key: option, at: old.at, lost, by, by_command_line: false });
     }
 }
@@ -133,13 +120,9 @@ fn command_line(words: &[Arg]) -> BTreeMap<String, Values> {
         }
         let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
         let option = long_name(name);
-        let item = match value.or_else(|| KNOWN.get(option).is_some_and(|known| known.is_switch).then_some("true")) {
-            Some(value) => Arg { text: value.to_owned(), ..word.clone() },
-            None => match words.next() {
-                Some(next) => next.clone(),
-                None => break,
-            },
-        };
+        let value = value.or_else(|| KNOWN.get(option).is_some_and(|known| known.is_switch).then_some("true"));
+        let item = value.map(|value| Arg { text: value.to_owned(), ..word.clone() });
+        let Some(item) = item.or_else(|| words.next().cloned()) else { break };
         let first = || Values { at: word.at().clone(), items: Vec::new() };
         found.entry(option.to_owned()).or_insert_with(first).items.push(item);
     }

@@ -65,17 +65,10 @@ pub(super) fn read(
     kubelet: &mut KubeletCommand,
 ) {
     let place = Location::file(path);
-    let read = tree.read_text(path).map_err(|error| (place.clone(), error.sentence(), false));
-    let parsed = read.and_then(|text| {
-        let document = document::parse(&place, &text).map_err(|error| (error.at, error.reason, true))?;
-        Ok((document, text))
-    });
-    let (document, text) = match parsed {
-        Ok((document, text)) if matches!(document.value, Value::Map(_) | Value::Null) => (document, text),
-        other => {
-            let reason = "it is no map of options, as `key: value`".to_owned();
-            let not_a_map = |(document, _): (Node, String)| (document.at, reason, true);
-            kubelet.unreadable.push(other.map_or_else(|error| error, not_a_map));
+    let (document, text) = match open(tree, path, &place) {
+        Ok(found) => found,
+        Err(unreadable) => {
+            kubelet.unreadable.push(unreadable);
             kubelet.new_argument = None;
             return;
         }
@@ -86,34 +79,30 @@ pub(super) fn read(
     // The parser makes `--kubelet-arg=v=2` of `kubelet-arg=v: 2`, which adds to what the key kubelet-arg gives (k3s-io/k3s#5488).
     entries.sort_by_key(|entry| entry.key.contains('='));
     for entry in entries {
-        let (key, appends) = match entry.key.strip_suffix('+') {
-            Some(key) => (key, true),
-            None => (entry.key.as_str(), false),
-        };
         let is_null = entry.node.value == Value::Null;
-        if matches!(key, KUBELET_ARG | "node-label" | "node-taint") {
+        let bare = entry.key.strip_suffix('+').unwrap_or(&entry.key);
+        if matches!(bare, KUBELET_ARG | "node-label" | "node-taint") {
             // The parser prints a map as Go does, of which the kubelet understands nothing.
             let maps = entry.node.items().iter().filter_map(|item| item.entries().first());
             kubelet.unreadable.extend(maps.map(|pair| {
                 let meant = format!("{}={}", pair.key, pair.node.text().unwrap_or_default());
-                (pair.at.clone(), format!("an item of {key} is a map, and must be written as `{meant}`"), true)
+                (pair.at.clone(), format!("an item of {bare} is a map, and must be written as `{meant}`"), true)
             }));
         }
         let mut values = Values { at: entry.at, items: items(&entry.node) };
-        let (key, appends) = match key.split_once('=').filter(|(key, _)| is_known(program, key)) {
-            Some((key, name)) => {
-                values.items.iter_mut().for_each(|item| item.text = format!("{name}={}", item.text));
-                (key, true)
-            }
-            None => (key, appends),
-        };
+        let argument = bare.split_once('=').filter(|(key, _)| is_known(program, key));
+        if let Some((_, name)) = argument {
+            values.items.iter_mut().for_each(|item| item.text = format!("{name}={}", item.text));
+        }
+        let key = argument.map_or(bare, |(key, _)| key);
+        let appends = argument.is_some() || bare.len() < entry.key.len();
         let option = long_name(key).to_owned();
         // An option's letter: the table has only their long names.
         let has_option = option.len() == 1 || is_known(program, &option);
         if !has_option && kubelet.unknown_options.len() < MAX_UNKNOWN {
             let line = usize::try_from(values.at.line).ok().and_then(|line| text.lines().nth(line.checked_sub(1)?));
             let has_comment = line.is_some_and(|line| line.contains('#'));
-            kubelet.unknown_options.push(UnknownOption { has_comment, ..unknown(option, values, program) });
+            kubelet.unknown_options.push(unknown(option, values, has_comment, program));
             continue;
         }
         match options.0.get_mut(&option) {
@@ -124,14 +113,24 @@ pub(super) fn read(
     }
 }
 
+/// A file's options and its text; else where it is wrong, why, and whether the program exits because of it.
+fn open(tree: &dyn Tree, path: &Path, place: &Location) -> Result<(Node, String), (Location, String, bool)> {
+    let text = tree.read_text(path).map_err(|error| (place.clone(), error.sentence(), false))?;
+    let document = document::parse(place, &text).map_err(|error| (error.at, error.reason, true))?;
+    match document.value {
+        Value::Map(_) | Value::Null => Ok((document, text)),
+        _ => Err((document.at, "it is no map of options, as `key: value`".to_owned(), true)),
+    }
+}
+
 /// `k3s agent` hands keys that it does not know on to the parser of its command line, which refuses them; the others
 /// pass over them (`stripInvalidFlags` in k3s' pkg/configfilearg, `ValidFlags` in k3s and RKE2).
-fn unknown(key: String, values: Values, program: Program) -> UnknownOption {
+fn unknown(key: String, values: Values, has_comment: bool, program: Program) -> UnknownOption {
     let items = values.items.into_iter().take(MAX_UNKNOWN);
     UnknownOption {
         meant: meant(program, &key),
         is_given: false,
-        has_comment: false,
+        has_comment,
         key,
         at: values.at,
         items: items.map(|item| (item.text, item.declared)).collect(),
