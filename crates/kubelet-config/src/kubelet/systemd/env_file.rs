@@ -1,10 +1,9 @@
-//! The files of `EnvironmentFile=`: systemd.exec(5), and the automaton of `src/basic/env-file.c`, whose corners the page
-//! leaves open. No shell reads these files: nothing is expanded, and `export` is a part of a name.
+//! The files of `EnvironmentFile=`: systemd.exec(5), and `src/basic/env-file.c` for what the page leaves open. No shell
+//! reads these files: nothing is expanded, and `export` is a part of a name.
 
 use super::source::{Mapped, SourceFile, is_blank, is_utf8};
 use super::{Assignment, Event, EventKind, Events, Source};
 use crate::kubelet::location::Location;
-use crate::kubelet::text::to_u32;
 
 /// What systemd makes of an environment file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -30,20 +29,18 @@ pub fn parse(file: &Location, bytes: &[u8], version: u32) -> ParsedEnvFile {
     let mut parser = Parser {
         source: SourceFile::new(file.clone(), bytes.to_vec()),
         version,
-        state: State::BeforeKey,
-        key: Mapped::default(),
-        value: Mapped::default(),
-        kept: 0,
-        quote_at: None,
-        after_quote: None,
+        next: 0,
         assignments: Vec::new(),
         events: Events::default(),
         unusable: None,
     };
-    for (at, byte) in (0..).zip(bytes) {
-        parser.byte(*byte, at);
+    while let Some((byte, at)) = parser.take() {
+        match byte {
+            b'#' | b';' => parser.comment(),
+            _ if is_blank(byte) => {}
+            _ => parser.line(byte, at),
+        }
     }
-    parser.end(to_u32(bytes.len()));
     let assignments = if parser.unusable.is_some() { Vec::new() } else { parser.assignments };
     ParsedEnvFile { assignments, events: parser.events.into_vec(), unusable: parser.unusable }
 }
@@ -55,32 +52,11 @@ pub(super) fn is_variable_name(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    BeforeKey,
-    Key,
-    BeforeValue,
-    Value,
-    ValueEscape,
-    SingleQuoted,
-    DoubleQuoted,
-    DoubleQuotedEscape,
-    Comment,
-    CommentEscape,
-}
-
 struct Parser {
     source: SourceFile,
     version: u32,
-    state: State,
-    key: Mapped,
-    value: Mapped,
-    /// How much of the value is not blanks at its end.
-    kept: usize,
-    /// The opening quote that was read last.
-    quote_at: Option<u32>,
-    /// Where the first text or quote after a closing quote starts: in the value and in the file.
-    after_quote: Option<(usize, u32)>,
+    /// The place of the next byte.
+    next: u32,
     assignments: Vec<Assignment>,
     events: Events,
     unusable: Option<String>,
@@ -91,133 +67,115 @@ fn is_newline(byte: u8) -> bool {
 }
 
 impl Parser {
-    fn byte(&mut self, byte: u8, at: u32) {
-        match self.state {
-            State::BeforeKey => {
-                if b"#;".contains(&byte) {
-                    self.state = State::Comment;
-                } else if !is_blank(byte) {
-                    self.state = State::Key;
-                    self.key.push(byte, at);
+    /// The next byte, and its place.
+    fn take(&mut self) -> Option<(u8, u32)> {
+        let at = self.next;
+        let byte = self.source.byte(at)?;
+        self.next += 1;
+        Some((byte, at))
+    }
+
+    /// The same within a line, whose end is taken as well.
+    fn take_in_line(&mut self) -> Option<(u8, u32)> {
+        self.take().filter(|(byte, _)| !is_newline(*byte))
+    }
+
+    /// The rest of a comment.
+    fn comment(&mut self) {
+        while let Some((byte, _)) = self.take_in_line() {
+            if byte == b'\\' && self.take().is_some_and(|(escaped, _)| is_newline(escaped)) {
+                if self.version >= COMMENTS_END_SINCE {
+                    return;
                 }
+                self.tell_of_swallowed_line();
             }
-            State::Key => self.key_byte(byte, at),
-            State::BeforeValue | State::Value => self.value_byte(byte, at),
-            State::ValueEscape => {
-                self.state = State::Value;
-                if !is_newline(byte) {
-                    self.value.push(byte, at);
-                    self.kept = self.value.len();
+        }
+    }
+
+    fn tell_of_swallowed_line(&mut self) {
+        let rest = self.source.bytes().get(self.next as usize..).unwrap_or_default();
+        let line = rest.split(|byte| is_newline(*byte)).next().unwrap_or_default();
+        let text = String::from_utf8_lossy(line).into_owned();
+        if !text.trim().is_empty() {
+            self.events.add(EventKind::EnvCommentContinued, self.source.line(self.next), &text);
+        }
+    }
+
+    /// The rest of a line that begins with this byte, and of those on which its value goes on.
+    fn line(&mut self, first: u8, at: u32) {
+        let mut text = Mapped::default();
+        text.push(first, at);
+        while let Some((byte, at)) = self.take_in_line() {
+            if byte == b'=' {
+                return self.assignment(&text.trim());
+            }
+            text.push(byte, at);
+        }
+        let text = text.trim();
+        self.events.add(EventKind::EnvLineWithoutAssignment, text.place(&self.source), &text.text());
+    }
+
+    /// A value, and where the first text or quote after a closing quote starts: in the value and in the file.
+    fn value(&mut self) -> (Mapped, Option<(usize, u32)>) {
+        let mut value = Mapped::default();
+        let mut has_quotes = false;
+        let mut after_quote = None;
+        // The end of the text outside quotes, without blanks; after such text quotes are text as well.
+        let mut plain_end = None;
+        while let Some((byte, at)) = self.take_in_line() {
+            if plain_end.is_none() && is_blank(byte) {
+                continue;
+            }
+            if plain_end.is_none() && has_quotes {
+                after_quote.get_or_insert((value.len(), at));
+            }
+            match byte {
+                b'\'' | b'"' if plain_end.is_none() => {
+                    has_quotes = true;
+                    self.quoted(byte, at, &mut value);
+                    continue;
                 }
-            }
-            State::SingleQuoted if byte == b'\'' => self.state = State::BeforeValue,
-            State::DoubleQuoted if byte == b'"' => self.state = State::BeforeValue,
-            State::DoubleQuoted if byte == b'\\' => self.state = State::DoubleQuotedEscape,
-            State::SingleQuoted | State::DoubleQuoted => self.value.push(byte, at),
-            State::DoubleQuotedEscape => {
-                self.state = State::DoubleQuoted;
-                if byte != b'\n' {
-                    if !b"\"\\`$".contains(&byte) {
-                        self.value.push(b'\\', at.saturating_sub(1));
+                b'\\' => {
+                    if let Some((escaped, at)) = self.take_in_line() {
+                        value.push(escaped, at);
                     }
-                    self.value.push(byte, at);
                 }
+                _ => value.push(byte, at),
             }
-            State::Comment => {
-                if byte == b'\\' {
-                    self.state = State::CommentEscape;
-                } else if is_newline(byte) {
-                    self.state = State::BeforeKey;
+            if !is_blank(byte) {
+                plain_end = Some(value.len());
+            }
+        }
+        value.truncate(plain_end.unwrap_or(value.len()));
+        (value, after_quote)
+    }
+
+    /// The text up to the closing quote.
+    fn quoted(&mut self, quote: u8, opened: u32, value: &mut Mapped) {
+        while let Some((byte, at)) = self.take() {
+            if byte == quote {
+                return;
+            }
+            if byte != b'\\' || quote == b'\'' {
+                value.push(byte, at);
+            } else if let Some((escaped, escaped_at)) = self.take().filter(|(escaped, _)| *escaped != b'\n') {
+                if !b"\"\\`$".contains(&escaped) {
+                    value.push(byte, at);
                 }
-            }
-            State::CommentEscape => self.comment_escape(byte, at),
-        }
-    }
-
-    fn key_byte(&mut self, byte: u8, at: u32) {
-        if is_newline(byte) {
-            self.without_assignment();
-            self.state = State::BeforeKey;
-        } else if byte == b'=' {
-            self.state = State::BeforeValue;
-        } else {
-            self.key.push(byte, at);
-        }
-    }
-
-    fn value_byte(&mut self, byte: u8, at: u32) {
-        match byte {
-            _ if is_newline(byte) => {
-                self.assignment();
-                self.state = State::BeforeKey;
-            }
-            b'\\' => {
-                self.more(at);
-                self.state = State::ValueEscape;
-                self.kept = self.value.len();
-            }
-            b'\'' if self.state == State::BeforeValue => self.open(State::SingleQuoted, at),
-            b'"' if self.state == State::BeforeValue => self.open(State::DoubleQuoted, at),
-            _ if is_blank(byte) && self.state == State::BeforeValue => {}
-            _ => {
-                self.more(at);
-                self.state = State::Value;
-                self.value.push(byte, at);
-                if !is_blank(byte) {
-                    self.kept = self.value.len();
-                }
+                value.push(escaped, escaped_at);
             }
         }
+        let at = self.source.place(opened);
+        let last = self.source.line(self.next.saturating_sub(1)).line;
+        let lines = last.saturating_sub(at.line) + 1;
+        self.events.add(EventKind::EnvQuoteNotClosed { lines }, at, &value.text());
     }
 
-    fn open(&mut self, quoted: State, at: u32) {
-        self.more(at);
-        self.state = quoted;
-        self.quote_at = Some(at);
-    }
-
-    /// More of the value starts; of interest if a quoted text is before it.
-    fn more(&mut self, at: u32) {
-        if self.state == State::BeforeValue && self.quote_at.is_some() {
-            self.after_quote.get_or_insert((self.value.len(), at));
-        }
-    }
-
-    fn comment_escape(&mut self, byte: u8, at: u32) {
-        if self.version >= COMMENTS_END_SINCE {
-            self.state = if is_newline(byte) { State::BeforeKey } else { State::Comment };
-            return;
-        }
-        self.state = State::Comment;
-        if is_newline(byte) {
-            let rest = self.source.bytes().get(at as usize + 1..).unwrap_or_default();
-            let line = rest.split(|byte| is_newline(*byte)).next().unwrap_or_default();
-            let text = String::from_utf8_lossy(line).into_owned();
-            if !text.trim().is_empty() {
-                self.events.add(EventKind::EnvCommentContinued, self.source.line(at + 1), &text);
-            }
-        }
-    }
-
-    fn without_assignment(&mut self) {
-        let text = std::mem::take(&mut self.key).trim();
-        if !text.is_empty() {
-            self.events.add(EventKind::EnvLineWithoutAssignment, text.place(&self.source), &text.text());
-        }
-    }
-
-    /// The end of `NAME=value`.
-    fn assignment(&mut self) {
-        let key = std::mem::take(&mut self.key).trim();
-        let mut value = std::mem::take(&mut self.value);
-        let kept = std::mem::take(&mut self.kept);
-        if self.state == State::Value {
-            value.truncate(kept);
-        }
-        let after_quote = self.after_quote.take();
-        self.quote_at = None;
+    /// `NAME=value`, of which the value follows.
+    fn assignment(&mut self, key: &Mapped) {
+        let (value, after_quote) = self.value();
         let at = key.place(&self.source);
-        for (what, text) in [("name", &key), ("value", &value)] {
+        for (what, text) in [("name", key), ("value", &value)] {
             if !is_utf8(&text.bytes) && self.unusable.is_none() {
                 let line = text.place(&self.source).line;
                 self.unusable = Some(format!("the {what} of a variable is not valid UTF-8 (line {line})"));
@@ -238,23 +196,6 @@ impl Parser {
         let source = Source::File { declared: self.source.file().clone() };
         let marks = value.marks(&self.source);
         self.assignments.push(Assignment { name, value: text, source, marks, at });
-    }
-
-    fn end(&mut self, length: u32) {
-        match self.state {
-            State::BeforeKey | State::Comment | State::CommentEscape => {}
-            State::Key => self.without_assignment(),
-            State::BeforeValue | State::Value | State::ValueEscape => self.assignment(),
-            State::SingleQuoted | State::DoubleQuoted | State::DoubleQuotedEscape => {
-                if let Some(quote) = self.quote_at {
-                    let at = self.source.place(quote);
-                    let last = self.source.line(length.saturating_sub(1)).line;
-                    let lines = last.saturating_sub(at.line) + 1;
-                    self.events.add(EventKind::EnvQuoteNotClosed { lines }, at, &self.value.text());
-                }
-                self.assignment();
-            }
-        }
     }
 }
 
