@@ -3,13 +3,8 @@
 /// The words of a `/proc/PID/cmdline`, each ended by NUL, the program's name first. Bytes that are not UTF-8 show as
 /// `U+FFFD`.
 pub fn words(cmdline: &[u8]) -> Vec<String> {
-    let mut words: Vec<String> =
-        cmdline.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect();
-    // What follows the last NUL is no word.
-    if words.last().is_some_and(String::is_empty) {
-        words.pop();
-    }
-    words
+    let words = cmdline.split_inclusive(|byte| *byte == 0).map(|word| word.strip_suffix(b"\0").unwrap_or(word));
+    words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
 }
 
 #[cfg(test)]
