@@ -7,10 +7,9 @@ use std::path::{Path, PathBuf};
 use super::env_file::{self, ParsedEnvFile};
 use super::exec::{Context, simplified};
 use super::glob::glob;
-use super::paths::{self, NotRead};
 use super::source::{Mapped, is_utf8};
 use super::words::{Flags, next_word};
-use super::{Assignment, EnvFile, EnvFileState, EventKind, Events, Manager, Source};
+use super::{Assignment, EnvFile, EnvFileState, EventKind, Events, Manager, Source, paths};
 use crate::kubelet::location::{Located, Location};
 use crate::kubelet::tree::Tree;
 
@@ -248,7 +247,7 @@ fn env_file(
 fn read_file(tree: &dyn Tree, path: &Path, version: u32) -> Result<ParsedEnvFile, EnvFileState> {
     match paths::read(tree, path) {
         Ok(bytes) => Ok(env_file::parse(&Location::file(path), &bytes, version)),
-        Err(NotRead::Missing) => Err(EnvFileState::Missing),
-        Err(NotRead::Unusable(reason)) => Err(EnvFileState::Skipped { reason }),
+        Err(None) => Err(EnvFileState::Missing),
+        Err(Some(reason)) => Err(EnvFileState::Skipped { reason }),
     }
 }

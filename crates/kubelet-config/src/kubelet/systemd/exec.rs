@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use super::source::{Mapped, SourceFile, is_blank};
+use super::source::{Mapped, SourceFile};
 use super::specifiers::Specifiers;
 use super::words::{Flags, Split, next_word_lenient};
 use super::{EventKind, Events, Exec, ExecWord, LoadState};
@@ -122,32 +122,22 @@ fn arguments(
     words: &mut Vec<ExecWord>,
     events: &mut Events,
 ) -> Result<bool, Failed> {
-    while *position < value.len() && words.len() < MAX_WORDS {
+    while words.len() < MAX_WORDS {
         let start = *position;
-        let rest = &value.bytes[start..];
-        let ends = |index: usize| rest.get(index).is_none_or(|byte| is_blank(*byte));
-        if rest.starts_with(b";") && ends(1) {
-            *position += 1 + blanks(&rest[1..]);
-            return Ok(true);
-        }
-        if rest.starts_with(b"\\;") && ends(2) {
-            words.push(ExecWord { text: ";".to_owned(), at: context.place(value, start..start + 2) });
-            *position += 2 + blanks(&rest[2..]);
-            continue;
-        }
         let Ok(word) = next_word_lenient(value, position, ESCAPES) else {
             let at = context.place(value, start..value.len());
             return Err(Failed { kind: EventKind::BadQuoting, at, reason: "a quote is not closed".to_owned() });
         };
-        let Some(word) = word else { break };
-        let at = context.place(value, word.place);
-        words.push(ExecWord { text: expand(context, &word.text, &at, events)?.text(), at });
+        let Some(Split { text, place }) = word else { break };
+        let at = context.place(value, place.clone());
+        let text = match &value.bytes[place] {
+            b";" => return Ok(true),
+            b"\\;" => ";".to_owned(),
+            _ => expand(context, &text, &at, events)?.text(),
+        };
+        words.push(ExecWord { text, at });
     }
     Ok(false)
-}
-
-fn blanks(bytes: &[u8]) -> usize {
-    bytes.iter().take_while(|byte| is_blank(**byte)).count()
 }
 
 /// Expands the specifiers of a word.

@@ -22,35 +22,25 @@ enum Part<'a> {
 /// Splits a word as `replace_env()` in `src/basic/env-util.c` reads it: `$$` is a dollar, `${NAME}` a variable; a colon
 /// in the braces, or none that closes them, leaves the text as it is.
 fn parts(word: &str) -> Vec<Part<'_>> {
-    let bytes = word.as_bytes();
     let mut parts = Vec::new();
     let (mut start, mut at) = (0, 0);
     while let Some(dollar) = word[at..].find('$').map(|found| at + found) {
-        at = dollar + 1;
-        match bytes.get(at) {
-            Some(b'$') => {
-                parts.push(Part::Text(&word[start..at]));
-                at += 1;
+        let rest = &word[dollar + 1..];
+        if rest.starts_with('$') {
+            parts.push(Part::Text(&word[start..=dollar]));
+            at = dollar + 2;
+            start = at;
+        } else if let Some(inner) = rest.strip_prefix('{') {
+            let Some(end) = inner.find(['}', ':']) else { break };
+            at = dollar + 2 + end + 1;
+            if inner[end..].starts_with('}') {
+                parts.push(Part::Text(&word[start..dollar]));
+                parts.push(Part::Braces(&inner[..end]));
                 start = at;
             }
-            Some(b'{') => {
-                let name = at + 1;
-                match word[name..].find(['}', ':']).map(|end| name + end) {
-                    Some(end) if bytes[end] == b'}' => {
-                        parts.push(Part::Text(&word[start..dollar]));
-                        parts.push(Part::Braces(&word[name..end]));
-                        at = end + 1;
-                        start = at;
-                    }
-                    Some(colon) => at = colon + 1,
-                    None => break,
-                }
-            }
+        } else {
             // What follows a dollar is passed over, be it the first byte of something or not.
-            Some(_) => {
-                at += word[at..].chars().next().map_or(1, char::len_utf8);
-            }
-            None => break,
+            at = dollar + 1 + rest.chars().next().map_or(0, char::len_utf8);
         }
     }
     parts.push(Part::Text(&word[start..]));

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::environment::{self, Lists};
 use super::exec::{self, Context};
 use super::names::{self, NameKind};
-use super::paths::{self, Found, Index, NotRead};
+use super::paths::{self, Found, Index};
 use super::source::{SourceFile, bounded};
 use super::specifiers::Specifiers;
 use super::syntax::{self, Pair};
@@ -53,11 +53,8 @@ pub fn resolve_unit(tree: &dyn Tree, name: &str, manager: &Manager) -> Unit {
     let mut loader = Loader { tree, manager, loaded: Loaded::default(), events: Events::default() };
     let mut unit = Unit { name: name.to_owned(), names: vec![name.to_owned()], ..Unit::default() };
     if !matches!(names::kind(name), Some(NameKind::Plain | NameKind::Instance)) {
-        unit.load = LoadState::Error {
-            at: Location::file(name),
-            reason: "this is no name of a service that can be started".to_owned(),
-        };
-        return unit;
+        let reason = "this is no name of a service that can be started".to_owned();
+        return Unit { load: LoadState::Error { at: Location::file(name), reason }, ..unit };
     }
     let directories = paths::search_path(tree, manager.unit_path.as_deref());
     let found = Index::scan(tree, &directories).find(tree, name);
@@ -87,17 +84,14 @@ impl Loader<'_> {
         let bytes = match paths::read(self.tree, path) {
             Ok(bytes) if bytes.is_empty() => return LoadState::Masked { by: at },
             Ok(bytes) => bytes,
-            Err(NotRead::Missing) => {
+            Err(None) => {
                 self.unreadable(at, "the link leads nowhere".to_owned());
                 return LoadState::NotFound;
             }
-            Err(NotRead::Unusable(reason)) => return LoadState::Error { at, reason },
+            Err(Some(reason)) => return LoadState::Error { at, reason },
         };
         let specifiers = builtin::specifiers(self.tree, self.manager, name, Some(path));
-        match self.file(&SourceFile::new(at, bytes), &specifiers) {
-            Ok(()) => LoadState::Loaded,
-            Err(state) => state,
-        }
+        self.file(&SourceFile::new(at, bytes), &specifiers).err().unwrap_or(LoadState::Loaded)
     }
 
     /// Reads a drop-in; whatever is wrong with it costs only the rest of it.
@@ -112,8 +106,7 @@ impl Loader<'_> {
                 }
                 return;
             }
-            Err(NotRead::Missing) => "the link leads nowhere".to_owned(),
-            Err(NotRead::Unusable(reason)) => reason,
+            Err(reason) => reason.unwrap_or_else(|| "the link leads nowhere".to_owned()),
         };
         self.unreadable(Location::file(path), reason);
     }

@@ -242,21 +242,14 @@ pub(super) fn look(tree: &dyn Tree, path: &Path) -> Look {
     }
 }
 
-/// Why systemd reads nothing of a file.
-pub(super) enum NotRead {
-    /// There is nothing, or a link that leads nowhere or in a circle.
-    Missing,
-    /// What is wrong with it.
-    Unusable(String),
-}
-
-/// What systemd reads at a path: of a mask nothing.
-pub(super) fn read(tree: &dyn Tree, path: &Path) -> Result<Vec<u8>, NotRead> {
+/// What systemd reads at a path: of a mask nothing. An error says what is wrong; it is empty if nothing is there, or a
+/// link that leads nowhere or in a circle.
+pub(super) fn read(tree: &dyn Tree, path: &Path) -> Result<Vec<u8>, Option<String>> {
     match look(tree, path) {
         Look::Null | Look::Empty => Ok(Vec::new()),
-        Look::Missing => Err(NotRead::Missing),
-        Look::Directory => Err(NotRead::Unusable("it is a directory".to_owned())),
-        Look::Other(reason) => Err(NotRead::Unusable(reason)),
-        Look::File => tree.read(path).map_err(|error| NotRead::Unusable(error.sentence())),
+        Look::Missing => Err(None),
+        Look::Directory => Err(Some("it is a directory".to_owned())),
+        Look::Other(reason) => Err(Some(reason)),
+        Look::File => tree.read(path).map_err(|error| Some(error.sentence())),
     }
 }
