@@ -1,7 +1,7 @@
 //! Go's `time.Duration` as text, in the form in which the kubelet prints it: `90s` is `1m30s`.
 
 /// Nanoseconds as Go's `Duration.String` prints them.
-pub fn print(nanos: i64) -> String {
+pub(crate) fn print(nanos: i64) -> String {
     let sign = if nanos < 0 { "-" } else { "" };
     let size = nanos.unsigned_abs();
     let (unit, per_unit) = match size {

@@ -3,7 +3,7 @@
 
 /// An amount, to fifteen digits.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
-pub struct Quantity(f64);
+pub(crate) struct Quantity(f64);
 
 impl Quantity {
     #[expect(clippy::cast_precision_loss, reason = "bytes and processes of a machine are less than 2⁵³")]
@@ -17,7 +17,7 @@ impl Quantity {
 
     /// The amount in whole units, for example bytes, rounded up; bounded by an `i64`.
     #[expect(clippy::cast_possible_truncation, reason = "the cast bounds it")]
-    pub fn value(self) -> i64 {
+    pub(crate) fn value(self) -> i64 {
         self.0.ceil() as i64
     }
 }
@@ -29,7 +29,7 @@ const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
 const BINARY: [&str; 6] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
 /// Reads a quantity; `None` if the kubelet would not take it.
-pub fn parse(text: &str) -> Option<Quantity> {
+pub(crate) fn parse(text: &str) -> Option<Quantity> {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
     let (number, suffix) = unsigned.split_at(end);

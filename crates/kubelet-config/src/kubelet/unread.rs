@@ -12,7 +12,7 @@ use super::flags::table;
 use super::location::Location;
 use super::snapshot::UnreadFile;
 use super::systemd::{Assignment, Event, EventKind, Unit, env_file};
-use super::tree::{Kind, Tree};
+use super::tree::Tree;
 
 /// Where distributions and installers keep the kubelet's environment.
 const WELL_KNOWN: [&str; 12] = [
@@ -47,7 +47,7 @@ const MAX_FOUND: usize = 32;
 const SYSTEMD: u32 = 252;
 
 /// Finds them: `/etc/default/kubelet`, `/etc/sysconfig/kubelet`, `kubeadm-flags.env` and their like.
-pub fn find(tree: &dyn Tree, unit: &Unit) -> Vec<UnreadFile> {
+pub(crate) fn find(tree: &dyn Tree, unit: &Unit) -> Vec<UnreadFile> {
     let read: BTreeSet<PathBuf> = unit
         .env_files
         .iter()
@@ -83,7 +83,7 @@ pub(crate) fn meant_file(event: &Event) -> Option<&str> {
 
 /// The well-known files, then the other files of their directories.
 fn candidates(tree: &dyn Tree) -> Vec<PathBuf> {
-    let beside = DIRECTORIES.iter().flat_map(|directory| {
+    let others = DIRECTORIES.iter().flat_map(|directory| {
         tree.list(Path::new(directory))
             .unwrap_or_default()
             .into_iter()
@@ -91,7 +91,7 @@ fn candidates(tree: &dyn Tree) -> Vec<PathBuf> {
             .filter(|name| !is_leftover(&name.to_string_lossy()))
             .map(|name| Path::new(directory).join(name))
     });
-    WELL_KNOWN.iter().map(PathBuf::from).chain(beside).collect()
+    WELL_KNOWN.iter().map(PathBuf::from).chain(others).collect()
 }
 
 fn is_leftover(name: &str) -> bool {
@@ -110,8 +110,7 @@ fn is_named(unit: &Unit, path: &Path) -> bool {
 /// A file's assignments, if it is an environment file that is meant for a kubelet: a kubeconfig, a
 /// `KubeletConfiguration` or a script is none, whatever its name. One that the unit names is meant.
 fn meant_for_a_kubelet(tree: &dyn Tree, path: &Path, is_named: bool) -> Vec<Assignment> {
-    let is_file = tree.stat(path).is_ok_and(|meta| meta.kind == Kind::File);
-    let Some(bytes) = is_file.then(|| tree.read_bounded(path, MAX_BYTES).ok()).flatten() else { return Vec::new() };
+    let Ok(bytes) = tree.read_bounded(path, MAX_BYTES) else { return Vec::new() };
     let text = String::from_utf8_lossy(&bytes);
     if is_document(&text) || !(is_named || text.contains("KUBELET_") || text.contains("--")) {
         return Vec::new();

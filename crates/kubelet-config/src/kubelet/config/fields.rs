@@ -7,18 +7,12 @@ use crate::kubelet::version::{Minor, Version};
 
 /// What a field takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// `true`, `false`.
+pub(crate) enum Kind {
     Bool,
-    /// A whole number of 32 bits.
     Int32,
-    /// A whole number of 64 bits.
     Int64,
-    /// A whole number from 0, of 32 bits.
     Uint32,
-    /// A number.
     Float,
-    /// Text.
     String,
     /// Go's duration, as text: `1m30s`.
     Duration,
@@ -28,34 +22,32 @@ pub enum Kind {
     Quantity,
     /// A structure, its fields each with an entry of its own.
     Object,
-    /// A list; of structures the fields stand under `name[].field`.
+    /// Of structures the fields are under `name[].field`.
     List(&'static Kind),
-    /// A map with keys of the user's.
+    /// With keys of the user's.
     Map(&'static Kind),
 }
 
 /// What counts where a file says nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FieldDefault {
+pub(crate) enum FieldDefault {
     /// This JSON; `null` where an unset field, in Go a nil pointer, means something else than zero.
     IfAbsent(&'static str),
     /// This JSON, and a written zero or empty string counts as nothing too: the field is no pointer in Go.
     UnlessZero(&'static str),
 }
 
-/// A field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Field {
+pub(crate) struct Field {
     /// Its path, with dots; `[]` after a list of structures.
-    pub path: &'static str,
-    /// What it takes.
-    pub kind: Kind,
+    pub(crate) path: &'static str,
+    pub(crate) kind: Kind,
     /// The release that brought it; `None` for those that 1.24 had. None was removed up to 1.37.
     pub(crate) since: Option<Minor>,
     /// Whether a node does not join, is not safe or does not protect itself if the field is lost.
     pub(crate) is_essential: bool,
     /// What counts without it, of a kubelet that was given `--config`, in the newest release of the table.
-    pub default: FieldDefault,
+    pub(crate) default: FieldDefault,
 }
 
 const TEXT: &str = include_str!("fields.txt");
@@ -106,7 +98,7 @@ impl Field {
 }
 
 /// The field of that path.
-pub fn find(path: &str) -> Option<&'static Field> {
+pub(crate) fn find(path: &str) -> Option<&'static Field> {
     FIELDS.binary_search_by(|field| field.path.cmp(path)).ok().map(|index| &FIELDS[index])
 }
 

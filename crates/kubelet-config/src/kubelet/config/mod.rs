@@ -3,7 +3,7 @@
 
 mod check;
 pub mod document;
-pub mod fields;
+pub(crate) mod fields;
 mod load;
 mod merge;
 
