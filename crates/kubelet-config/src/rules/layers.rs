@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::{Finding, Launcher, Located, Location, Report, Severity, Snapshot, Step, shortened};
 use crate::kubelet::layers::{Oddity, ReplacedList};
+use crate::kubelet::text::chars;
 
 /// Gives the kubelet of k3s or RKE2 this argument (`max-pods=50`).
 pub(super) fn with_argument(snapshot: &Snapshot, argument: &str) -> Step {
@@ -29,7 +30,6 @@ pub(super) fn with_argument(snapshot: &Snapshot, argument: &str) -> Step {
 
 /// A key gets another name: with its quotes, if it has some.
 fn rename(at: &Location, old: &str, new: &str) -> Step {
-    let chars = |text: &str| u32::try_from(text.chars().count()).unwrap_or(u32::MAX);
     let text = match at.width.checked_sub(chars(old)) {
         Some(0) => Some(new.to_owned()),
         Some(2) => Some(Value::from(new).to_string()),
