@@ -238,8 +238,8 @@ fn pem_blocks(text: &str) -> Vec<Range<usize>> {
     let mut from = 0;
     while let Some(begin) = text[from..].find("-----BEGIN") {
         let start = from + begin;
-        let behind = |at: usize, part: &str| text[at..].find(part).map(|found| at + found + part.len());
-        from = behind(start, "-----END").and_then(|end| behind(end, "-----")).unwrap_or(text.len());
+        let end_of = |at: usize, part: &str| text[at..].find(part).map(|found| at + found + part.len());
+        from = end_of(start, "-----END").and_then(|end| end_of(end, "-----")).unwrap_or(text.len());
         blocks.push(start..from);
     }
     blocks

@@ -7,8 +7,8 @@ pub(crate) fn rows<const N: usize>(text: &'static str) -> impl Iterator<Item = [
     text.lines().filter(|line| !line.starts_with('#')).map(|line| {
         let mut rest = line;
         std::array::from_fn(|index| {
-            let (column, behind) = rest.split_once(' ').filter(|_| index + 1 < N).unwrap_or((rest, ""));
-            rest = behind.trim_start();
+            let (column, after) = rest.split_once(' ').filter(|_| index + 1 < N).unwrap_or((rest, ""));
+            rest = after.trim_start();
             column
         })
     })

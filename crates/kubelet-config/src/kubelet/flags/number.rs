@@ -51,9 +51,9 @@ pub(crate) fn duration_nanos(text: &str) -> Option<i64> {
     }
     let mut total = 0_u64;
     while !rest.is_empty() {
-        let (number, behind) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit() && c != '.')?);
-        let unit_end = behind.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(behind.len());
-        let (unit, next) = behind.split_at(unit_end);
+        let (number, after) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit() && c != '.')?);
+        let unit_end = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
+        let (unit, next) = after.split_at(unit_end);
         total = total.checked_add(amount(number, unit_nanos(unit)?)?).filter(|total| *total <= 1 << 63)?;
         rest = next;
     }

@@ -68,8 +68,8 @@ impl<'a, P: Fn(usize) -> Location> Reader<'a, P> {
     }
 
     /// `--name`, `--name=value`, `--name value`.
-    fn long(&mut self, text: &str, behind: &str) {
-        let (name, value) = name_and_value(behind);
+    fn long(&mut self, text: &str, rest: &str) {
+        let (name, value) = name_and_value(rest);
         if name.is_empty() || name.starts_with('-') {
             // "bad flag syntax"
             let used = self.used(format!("--{name}"), None);
@@ -80,7 +80,7 @@ impl<'a, P: Fn(usize) -> Location> Reader<'a, P> {
         used.name = name.replace('_', "-");
         used.spec = table::find(&used.name);
         match (value, used.spec) {
-            (None, Some(spec)) => self.value_behind(used, spec),
+            (None, Some(spec)) => self.value_of_known(used, spec),
             (None, None) => self.value_of_unknown(used),
             (Some(_), _) => self.line.uses.push(used),
         }
@@ -98,7 +98,7 @@ impl<'a, P: Fn(usize) -> Location> Reader<'a, P> {
             used.spec = Some(spec);
             if value.is_none() && (rest.is_empty() || spec.value.stands_alone()) {
                 letters = rest;
-                self.value_behind(used, spec);
+                self.value_of_known(used, spec);
             } else {
                 letters = "";
                 self.line.uses.push(used);
@@ -120,7 +120,7 @@ impl<'a, P: Fn(usize) -> Location> Reader<'a, P> {
     }
 
     /// The value of a known flag that has none in its own word: pflag takes the next word whatever it looks like.
-    fn value_behind(&mut self, mut used: FlagUse, spec: &FlagSpec) {
+    fn value_of_known(&mut self, mut used: FlagUse, spec: &FlagSpec) {
         if spec.value.stands_alone() {
             "true".clone_into(&mut used.value);
         } else if let Some(value) = self.take() {

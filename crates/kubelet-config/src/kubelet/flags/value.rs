@@ -101,20 +101,20 @@ fn csv(text: &str) -> Option<Vec<String>> {
     let mut next = Some(text).filter(|text| !text.is_empty());
     while let Some(rest) = next {
         let Some(mut tail) = rest.strip_prefix('"') else {
-            let (item, behind) = rest.split_once(',').map_or((rest, None), |(item, behind)| (item, Some(behind)));
+            let (item, after) = rest.split_once(',').map_or((rest, None), |(item, after)| (item, Some(after)));
             if item.contains('"') {
                 return None;
             }
             items.push(item.to_owned());
-            next = behind;
+            next = after;
             continue;
         };
         let mut item = String::new();
         loop {
-            let (front, behind) = tail.split_once('"')?;
+            let (front, after) = tail.split_once('"')?;
             item.push_str(front);
-            tail = behind;
-            let Some(more) = behind.strip_prefix('"') else { break };
+            tail = after;
+            let Some(more) = after.strip_prefix('"') else { break };
             item.push('"');
             tail = more;
         }
