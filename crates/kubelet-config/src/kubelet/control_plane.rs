@@ -5,17 +5,14 @@ use std::path::Path;
 use super::config::document::{Node, parse};
 use super::effective::Settings;
 use super::location::{Located, Location};
+use super::text::small;
 use super::tree::Tree;
 use super::version::Version;
-
-/// kubeadm's has some four KiB.
-const MAX_BYTES: usize = 256 << 10;
 
 /// Its version, by the tag of its image in `kube-apiserver.yaml`, as kubeadm and RKE2 call it.
 pub(super) fn api_server(tree: &dyn Tree, settings: &Settings) -> Option<Located<Version>> {
     let path = Path::new(settings.text("staticPodPath")?).join("kube-apiserver.yaml");
-    let bytes = tree.read_bounded(&path, MAX_BYTES).ok()?;
-    let pod = parse(&Location::file(&path), &String::from_utf8_lossy(&bytes)).ok()?;
+    let pod = parse(&Location::file(&path), &small(tree, path.to_str()?)?).ok()?;
     let is_api_server =
         |container: &&Node| container.get("name").and_then(Node::text).as_deref() == Some("kube-apiserver");
     let image = pod.get("spec")?.get("containers")?.items().iter().find(is_api_server)?.get("image")?;

@@ -99,7 +99,7 @@ pub(crate) fn find_word(tree: &dyn Tree, path: &str, find: impl Fn(&str) -> Opti
 
 /// The value of a file that holds one, as those of `/proc/sys` do.
 pub(crate) fn first_word(tree: &dyn Tree, path: &str) -> Option<Located<String>> {
-    find_word(tree, path, |line| Some(line.trim()).filter(|value| !value.is_empty()))
+    find_word(tree, path, |line| Some(line.trim())).filter(|found| !found.value.is_empty())
 }
 
 #[cfg(test)]

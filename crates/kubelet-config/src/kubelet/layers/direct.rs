@@ -35,15 +35,16 @@ pub(super) fn find<'a>(tree: &dyn Tree, unit: &'a Unit) -> Result<Start<'a>, Hid
     let hidden = |value: String| Err(Located { value, at: first.at().clone() });
     // With the prefix `@` the first word is only a name.
     let program = unit.exec.as_ref().map_or(&first.text, |exec| &exec.program);
+    let script = script(tree, program);
     if is_kubelet(base_name(program)) {
-        return match hands_on(tree, program) {
-            Some(interpreter) => hidden(format!("{program} is a script ({interpreter}) that starts the kubelet")),
-            None => Ok(Start { launcher: Launcher::Direct, words }),
+        return match script {
+            Some((line, true)) => hidden(format!("{program} is a script ({line}) that starts the kubelet")),
+            _ => Ok(Start { launcher: Launcher::Direct, words }),
         };
     }
     let found = distribution(words, base_name(program)).map(Ok).or_else(|| scan(words));
-    found.unwrap_or_else(|| match interpreter(tree, program) {
-        Some(interpreter) => hidden(format!("{program} is a script ({interpreter})")),
+    found.unwrap_or_else(|| match script {
+        Some((line, _)) => hidden(format!("{program} is a script ({line})")),
         None => hidden(format!("{program} is not known, and no word after it names a kubelet")),
     })
 }
@@ -105,21 +106,13 @@ fn snap_app<'a>(name: &str) -> Option<Start<'a>> {
     Some(Start { launcher, words: &[] })
 }
 
-/// The first line of a script that hands its arguments on, and may add others.
-fn hands_on(tree: &dyn Tree, program: &str) -> Option<String> {
-    /// A wrapper has a few lines.
-    const MAX_BYTES: usize = 64 << 10;
-    let text = tree.read_bounded(program.as_ref(), MAX_BYTES).ok()?;
-    let is_wrapper = text.windows(2).any(|pair| pair == b"$@" || pair == b"$*");
-    if is_wrapper { interpreter(tree, program) } else { None }
-}
-
-/// The first line of a script.
-fn interpreter(tree: &dyn Tree, program: &str) -> Option<String> {
+/// The first line of a script, and whether it hands its arguments on, perhaps with others.
+fn script(tree: &dyn Tree, program: &str) -> Option<(String, bool)> {
     // A binary is larger than what is read here, which is as good as no script: a script of that size is none.
-    let text = tree.read_bounded(program.as_ref(), super::super::tree::MAX_FILE_BYTES).ok()?;
+    let text = tree.read(program.as_ref()).ok()?;
     let line = text.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
-    Some(shortened(&format!("#!{}", String::from_utf8_lossy(line).trim())))
+    let hands_on = text.windows(2).any(|pair| pair == b"$@" || pair == b"$*");
+    Some((shortened(&format!("#!{}", String::from_utf8_lossy(line).trim())), hands_on))
 }
 
 /// Whether a shell's words give it a command: `-c`, `-ec`, ….

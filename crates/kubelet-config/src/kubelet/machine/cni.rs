@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::Runtime;
+use crate::kubelet::text::small;
 use crate::kubelet::tree::{Kind, Tree};
 
 /// Where both runtimes look if their configuration names no other directory.
 const DEFAULT_DIRECTORY: &str = "/etc/cni/net.d";
 
-/// How many names are kept, and the largest configuration that is read; they have a few KiB.
+/// How many names are kept.
 const MAX_CONFIGS: usize = 100;
-const MAX_BYTES: usize = 256 << 10;
 
 /// The directory in which the runtime looks; `None` where that is the distribution's secret until its first start.
 pub(super) fn directory(runtime: Option<&Runtime>, socket: &str) -> Option<PathBuf> {
@@ -38,8 +38,8 @@ pub(super) fn configs(tree: &dyn Tree, directory: &Path) -> Option<Vec<String>> 
 
 /// The plugins of the first configuration, which is the one that the runtime takes; empty if it has none to be read.
 pub(super) fn plugins(tree: &dyn Tree, directory: &Path, configs: &[String]) -> Vec<String> {
-    let bytes = configs.first().and_then(|name| tree.read_bounded(&directory.join(name), MAX_BYTES).ok());
-    let config: Value = serde_json::from_slice(&bytes.unwrap_or_default()).unwrap_or_default();
+    let text = configs.first().and_then(|name| small(tree, directory.join(name).to_str()?));
+    let config: Value = serde_json::from_str(&text.unwrap_or_default()).unwrap_or_default();
     let listed = config["plugins"].as_array().into_iter().flatten();
     let kinds = std::iter::once(&config).chain(listed).filter_map(|plugin| plugin["type"].as_str());
     kinds.take(MAX_CONFIGS).map(str::to_owned).collect()

@@ -82,7 +82,7 @@ fn load(tree: &dyn Tree, main: &Path, problems: &mut Vec<(Location, String)>) ->
         if !seen.insert(path.clone()) {
             continue;
         }
-        let text = match toml_file::read(tree, &path) {
+        let text = match tree.read_text(&path) {
             Ok(text) => text,
             Err(error) if error.is_not_found() && importer.is_none() => break,
             Err(error) => {
@@ -153,6 +153,10 @@ fn string(sections: &[Section<'_>], path: &[&str]) -> Option<Located<String>> {
     sections.iter().find_map(|(file, cri)| file.string(cri, path))
 }
 
+fn default_runtime(sections: &[Section<'_>]) -> String {
+    string(sections, &["containerd", "default_runtime_name"]).map_or_else(|| "runc".to_owned(), |name| name.value)
+}
+
 /// Whether the default runtime uses systemd's cgroups. Without `SystemdCgroup` runc's shims do not; other runtimes
 /// keep their settings elsewhere. A file that could not be read might have said it.
 fn driver(sections: &[Section<'_>], main: &Path, is_whole: bool) -> Option<Located<bool>> {
@@ -160,8 +164,7 @@ fn driver(sections: &[Section<'_>], main: &Path, is_whole: bool) -> Option<Locat
     if sections.iter().any(|(_, cri)| table(cri, &["containerd", "default_runtime"]).is_some()) {
         return None;
     }
-    let name = string(sections, &["containerd", "default_runtime_name"]);
-    let name = name.as_ref().map_or("runc", |name| &name.value);
+    let name: &str = &default_runtime(sections);
     let runtime = ["containerd", "runtimes", name];
     let said = |(file, cri): &Section<'_>| file.bool(table(cri, &runtime)?, &["options", "SystemdCgroup"]);
     if let Some(said) = sections.iter().find_map(said) {
@@ -174,8 +177,7 @@ fn driver(sections: &[Section<'_>], main: &Path, is_whole: bool) -> Option<Locat
 
 /// A `SystemdCgroup = true` in a table that does not count, and why it does not.
 fn idle_driver(file: &TomlFile<'_>, sections: &[Section<'_>], major: Option<u32>) -> Option<Located<String>> {
-    let default = string(sections, &["containerd", "default_runtime_name"]);
-    let default = default.as_ref().map_or("runc", |name| &name.value);
+    let default = default_runtime(sections);
     for name in [RUNTIME_URI, GRPC_URI, SHORT] {
         let Some(runtimes) = table(file.table(), &["plugins", name, "containerd", "runtimes"]) else { continue };
         for runtime in runtimes.keys() {

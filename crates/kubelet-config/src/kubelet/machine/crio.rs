@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::toml_file::{self, TomlFile};
+use super::toml_file::TomlFile;
 use super::{Runtime, RuntimeKind};
 use crate::kubelet::location::{Located, Location};
 use crate::kubelet::tree::{Kind, Tree};
@@ -22,7 +22,7 @@ pub(super) fn read(tree: &dyn Tree, main: &Path, directory: &Path, version: Opti
     let drop_ins = drop_ins.filter(|path| tree.stat(path).is_ok_and(|meta| meta.kind == Kind::File));
     let mut is_configured = installed;
     for path in std::iter::once(main.to_owned()).chain(drop_ins) {
-        let text = match toml_file::read(tree, &path) {
+        let text = match tree.read_text(&path) {
             Ok(text) => text,
             Err(error) if error.is_not_found() => continue,
             Err(error) => {

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use super::Packages;
 use crate::kubelet::location::{Located, Location};
-use crate::kubelet::systemd::Unit;
-use crate::kubelet::text::{find_word, small};
+use crate::kubelet::systemd::{Unit, os_release};
+use crate::kubelet::text::find_word;
 use crate::kubelet::tree::Tree;
 use crate::kubelet::version::Version;
 
@@ -21,14 +21,9 @@ pub fn hostname(tree: &dyn Tree, given: Option<&str>) -> Option<Located<String>>
 
 /// `ID` and `ID_LIKE` of os-release(5).
 pub(super) fn os_ids(tree: &dyn Tree) -> Vec<String> {
-    let Some(text) = small(tree, "/etc/os-release").or_else(|| small(tree, "/usr/lib/os-release")) else {
-        return Vec::new();
-    };
-    let value = |key: &str| {
-        let last = text.lines().rev().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
-        last.unwrap_or_default().trim().trim_matches(['"', '\''])
-    };
-    [value("ID"), value("ID_LIKE")].into_iter().flat_map(str::split_whitespace).map(str::to_owned).collect()
+    let values = os_release(tree);
+    let ids = ["ID", "ID_LIKE"].into_iter().filter_map(|key| values.get(key));
+    ids.flat_map(|ids| ids.split_whitespace()).map(str::to_owned).collect()
 }
 
 /// The version of the kubelet that the unit runs, where a file on the host says it: dpkg for `/usr/bin/kubelet`, the

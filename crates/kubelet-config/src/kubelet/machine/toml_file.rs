@@ -9,19 +9,9 @@ use toml::de::{DeTable, DeValue};
 use crate::kubelet::location::{Located, Location};
 use crate::kubelet::systemd::SourceFile;
 use crate::kubelet::text::to_u32;
-use crate::kubelet::tree::{Tree, Unreadable};
-
-/// The most that is read of a runtime's configuration file; they have a few KiB.
-const MAX_BYTES: usize = 1 << 20;
 
 /// How many items of a list or tables of a kind are taken: the column of each is counted anew.
 const MAX_ITEMS: usize = 256;
-
-/// Reads a file as text; bytes that are not UTF-8 become `U+FFFD`.
-pub(super) fn read(tree: &dyn Tree, path: &Path) -> Result<String, Unreadable> {
-    let bytes = tree.read_bounded(path, MAX_BYTES)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
 
 pub(super) struct TomlFile<'t> {
     source: SourceFile,

@@ -38,8 +38,7 @@ pub(super) fn specifiers(tree: &dyn Tree, manager: &Manager, name: &str, fragmen
     let instance = names::instance(name);
     let real = fragment.map(|path| tree.real_path(path).unwrap_or_else(|_| path.to_owned()));
     let short = manager.hostname.split('.').next().unwrap_or_default();
-    let os_release = ["/etc/os-release", "/usr/lib/os-release"].into_iter().find(|path| tree.exists(Path::new(path)));
-    let os_release = os_release.map_or_else(BTreeMap::new, |path| values(tree, path));
+    let os_release = os_release(tree);
     let os = |key: &str| text(os_release.get(key).map_or("", String::as_str));
     let pretty = values(tree, "/etc/machine-info").remove("PRETTY_HOSTNAME");
     let bytes = |path: &Path| path.as_os_str().as_bytes().to_vec();
@@ -106,7 +105,13 @@ fn first_line(tree: &dyn Tree, path: &str) -> String {
     small(tree, path).and_then(|text| Some(text.lines().next()?.to_owned())).unwrap_or_default()
 }
 
-/// The values of a file of assignments, as `/etc/os-release` is one.
+/// The values of os-release(5).
+pub(in crate::kubelet) fn os_release(tree: &dyn Tree) -> BTreeMap<String, String> {
+    let is_in_etc = tree.exists(Path::new("/etc/os-release"));
+    values(tree, if is_in_etc { "/etc/os-release" } else { "/usr/lib/os-release" })
+}
+
+/// The values of a file of assignments.
 fn values(tree: &dyn Tree, path: &str) -> BTreeMap<String, String> {
     let bytes = tree.read_bounded(Path::new(path), 64 << 10).unwrap_or_default();
     let parsed = env_file::parse(&Location::file(path), &bytes, u32::MAX);

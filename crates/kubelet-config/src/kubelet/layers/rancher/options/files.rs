@@ -31,11 +31,8 @@ pub(super) fn find(
     let named = program.variable(unit, "config-file").or_else(|| given.get("config")?.items.first().cloned());
     let main = match &named {
         Some(word) if word.text.starts_with("http://") || word.text.starts_with("https://") => {
-            kubelet.unreadable.push((
-                word.at().clone(),
-                format!("the configuration is at {}, which is not asked", word.text),
-                false,
-            ));
+            let reason = format!("the configuration is at {}, which is not asked", word.text);
+            kubelet.unreadable.push((word.at().clone(), reason, false));
             return Vec::new();
         }
         Some(word) if word.text.is_empty() => return Vec::new(),
