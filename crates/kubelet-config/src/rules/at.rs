@@ -11,7 +11,7 @@ pub(super) fn word<'a>(snapshot: &'a Snapshot, used: &FlagUse, offset: usize) ->
 
 /// Whether the distribution writes the word by itself: no file of the user is to blame.
 pub(super) fn is_built_in(snapshot: &Snapshot, word: usize) -> bool {
-    snapshot.command.built_in.get(1 + word) == Some(&true)
+    snapshot.command.args.get(1 + word).is_some_and(|word| word.built_in)
 }
 
 /// Where the flag's name is: of `--x=${Y}` the word of `ExecStart=`, not the variable's value.

@@ -145,10 +145,10 @@ pub(super) fn argv_drift(snapshot: &Snapshot, report: &mut Report) {
         *running_words.entry(word).or_default() += 1;
     }
     let mut lacking = Vec::new();
-    for (index, word) in command.args.iter().enumerate().skip(1) {
+    for word in command.args.iter().skip(1) {
         match running_words.get_mut(word.text.as_str()) {
             Some(count) if *count > 0 => *count -= 1,
-            _ if is_modelled && command.built_in.get(index) == Some(&true) => {}
+            _ if is_modelled && word.built_in => {}
             _ => lacking.push(word),
         }
     }

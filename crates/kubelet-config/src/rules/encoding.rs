@@ -52,9 +52,8 @@ pub(super) fn encoding(snapshot: &Snapshot, report: &mut Report) {
         }
     }
     report.findings.extend(files.into_values());
-    for (index, word) in snapshot.command.args.iter().enumerate() {
-        let built_in = snapshot.command.built_in.get(index) == Some(&true);
-        if let Some((c, what)) = odd_character(&word.text).filter(|_| !built_in && word.text.starts_with("--")) {
+    for word in snapshot.command.args.iter().filter(|word| !word.built_in && word.text.starts_with("--")) {
+        if let Some((c, what)) = odd_character(&word.text) {
             let message = format!("the flag '{}' holds a {what} (U+{:04X})", quoted(&word.text), u32::from(c));
             let finding = Finding::new("SD025", Severity::Error, word.at().clone(), message);
             report.add(finding.with(in_ascii(word.at(), &word.text)));

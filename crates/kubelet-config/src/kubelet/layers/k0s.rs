@@ -4,6 +4,7 @@
 use serde_json::json;
 
 use super::{KubeletCommand, Launcher, ReplacedList, UnknownOption};
+use crate::kubelet::args;
 use crate::kubelet::flags::table;
 use crate::kubelet::systemd::Arg;
 use crate::kubelet::text::chars;
@@ -14,30 +15,33 @@ pub(super) fn resolve_command(words: &[Arg]) -> KubeletCommand {
     let Some(command) = words.iter().find(|word| matches!(word.text.as_str(), "worker" | "controller")) else {
         return kubelet;
     };
-    let has = |option: &str| values(words, option).last().is_some_and(|value| value.text != "false");
-    if command.text == "controller" && !has("enable-worker") && !has("single") {
+    let is_on = |switch: &str| {
+        let mut given = words.iter().rev().filter_map(|word| word.text.strip_prefix(switch));
+        given.find(|value| value.is_empty() || value.starts_with('=')).is_some_and(|value| value != "=false")
+    };
+    if command.text == "controller" && !is_on("--enable-worker") && !is_on("--single") {
         let reason = "a controller of k0s without --enable-worker runs no kubelet".to_owned();
         return kubelet.with_unknown(command.at().clone(), reason);
     }
-    let data = values(words, "data-dir").pop().map_or("/var/lib/k0s".to_owned(), |value| value.text);
+    let data = args::values(words, &["--data-dir"]).pop().map_or("/var/lib/k0s".to_owned(), |value| value.text);
     let own = [
         "kubelet".to_owned(),
         format!("--root-dir={data}/kubelet"),
         format!("--kubeconfig={data}/kubelet.conf"),
         format!("--cert-dir={data}/kubelet/pki"),
     ];
-    let cloud = has("enable-cloud-provider").then(|| "--cloud-provider=external".to_owned());
-    let own: Vec<Arg> = own.into_iter().chain(cloud).map(|text| Arg::new(text, command.at().clone())).collect();
-    let labels = values(words, "labels").into_iter();
+    let cloud = is_on("--enable-cloud-provider").then(|| "--cloud-provider=external".to_owned());
+    let own = own.into_iter().chain(cloud);
+    let own = own.map(|text| Arg { built_in: true, ..Arg::new(text, command.at().clone()) });
+    let labels = args::values(words, &["--labels"]).into_iter();
     let labels = labels.map(|word| Arg { text: format!("--node-labels={}", word.text), ..word });
-    let mut given = values(words, "kubelet-extra-args");
+    let mut given = args::values(words, &["--kubelet-extra-args"]);
     let extra = given.pop();
     let flags = labels.chain(extra.iter().flat_map(split)).collect::<Vec<_>>();
-    let built_in = [vec![true; own.len()], vec![false; flags.len()]].concat();
     let replaced = given.iter().filter_map(|lost| replaced(lost, extra.as_ref()?, &flags)).collect();
-    let args = own.into_iter().chain(flags).collect();
+    let args = own.chain(flags).collect();
     let unknown_options = words.iter().filter_map(unknown).collect();
-    KubeletCommand { args, built_in, replaced, unknown_options, settings: settings(), ..kubelet }
+    KubeletCommand { args, replaced, unknown_options, settings: settings(), ..kubelet }
 }
 
 /// A flag of the kubelet among k0s's own, which has none of that name.
@@ -54,21 +58,6 @@ fn unknown(word: &Arg) -> Option<UnknownOption> {
         is_given: false,
         is_fatal: true,
     })
-}
-
-/// The values of an option, in order; of a switch `true`.
-fn values(words: &[Arg], option: &str) -> Vec<Arg> {
-    let is_switch = matches!(option, "enable-cloud-provider" | "enable-worker" | "single");
-    let value = |(index, word): (usize, &Arg)| {
-        let rest = word.text.strip_prefix("--")?.strip_prefix(option)?;
-        match rest.strip_prefix('=') {
-            Some(value) => Some(Arg { text: value.to_owned(), ..word.clone() }),
-            None if rest.is_empty() && is_switch => Some(Arg { text: "true".to_owned(), ..word.clone() }),
-            None if rest.is_empty() => words.get(index + 1).cloned(),
-            None => None,
-        }
-    };
-    words.iter().enumerate().filter_map(value).collect()
 }
 
 /// The flags of a value, each at its place where that is known to the character.

@@ -126,8 +126,6 @@ pub struct KubeletCommand {
     pub launcher: Launcher,
     /// The kubelet's arguments, its name first; empty if they cannot be known.
     pub args: Vec<Arg>,
-    /// For each of `args` whether the distribution adds it by itself: no finding blames the user's files for it.
-    pub built_in: Vec<bool>,
     /// The second layer's files that were read, in order.
     pub files: Vec<Location>,
     pub(crate) replaced: Vec<ReplacedList>,
@@ -152,11 +150,6 @@ impl KubeletCommand {
     /// A kubelet of which nothing is known yet but how it is started.
     fn new(launcher: Launcher) -> Self {
         Self { launcher, ..Self::default() }
-    }
-
-    /// With arguments that come from the operator's files.
-    fn with_args(self, args: Vec<Arg>) -> Self {
-        Self { built_in: vec![false; args.len()], args, ..self }
     }
 
     /// With the reason why its arguments cannot be known.
@@ -197,7 +190,7 @@ pub fn resolve_command(tree: &dyn Tree, unit: &Unit, hostname: Option<&str>) -> 
         Err(Located { value, at }) => return KubeletCommand::new(Launcher::Script).with_unknown(at, value),
     };
     match launcher {
-        Launcher::Direct | Launcher::Script => KubeletCommand::new(launcher).with_args(words.to_vec()),
+        Launcher::Direct | Launcher::Script => KubeletCommand { args: words.to_vec(), ..KubeletCommand::new(launcher) },
         Launcher::K3s | Launcher::Rke2 => rancher::resolve_command(tree, unit, launcher, words, hostname),
         Launcher::K0s => k0s::resolve_command(words.get(1..).unwrap_or_default()),
         Launcher::MicroK8s => snaps::microk8s(tree, unit, words),

@@ -66,18 +66,18 @@ pub(super) fn resolve_command(
 
 /// The name that the node gets: the option's, else the host's, in small letters, with the node's id where that is
 /// asked for. `None` where it cannot be known.
-fn node_name(tree: &dyn Tree, options: &options::Options, hostname: Option<&str>) -> Option<words::Given> {
+fn node_name(tree: &dyn Tree, options: &options::Options, hostname: Option<&str>) -> Option<Arg> {
     let mut name = match options.last("node-name") {
-        Some(word) if !word.text.is_empty() => words::Given { word: word.clone(), built_in: false },
+        Some(word) if !word.text.is_empty() => word.clone(),
         _ => {
             let Located { value, at } = machine::hostname(tree, hostname)?;
-            words::Given { word: Arg::new(value, at), built_in: true }
+            Arg { built_in: true, ..Arg::new(value, at) }
         }
     };
-    name.word.text = name.word.text.to_lowercase();
+    name.text = name.text.to_lowercase();
     if options.is_set("with-node-id") {
         let id = tree.read_text("/etc/rancher/node/id".as_ref()).ok()?;
-        name.word.text = format!("{}-{}", name.word.text, id.trim());
+        name.text = format!("{}-{}", name.text, id.trim());
     }
     Some(name)
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::args_file::{self, Environment, Split};
 use super::{KubeletCommand, Launcher};
+use crate::kubelet::args;
 use crate::kubelet::location::Location;
 use crate::kubelet::systemd::{Arg, Unit};
 use crate::kubelet::tree::Tree;
@@ -21,7 +22,8 @@ pub(super) fn microk8s(tree: &dyn Tree, unit: &Unit, words: &[Arg]) -> KubeletCo
     };
     // The wrapper names the file by its revision; the name that does not change is the one that people edit.
     let usual = Path::new("/var/snap/microk8s/current/args/kubelet");
-    let named = args_file_option(&words).map(Path::new);
+    let named = args::values(&words, &["--kubelet-args-file"]).pop().map(|word| word.text);
+    let named = named.as_deref().map(Path::new).filter(|path| path.is_absolute());
     let path = named.filter(|named| tree.real_path(named) != tree.real_path(usual)).unwrap_or(usual);
     read(tree, Launcher::MicroK8s, path, |place, text| args_file::kubelite(place, text, &environment))
 }
@@ -57,20 +59,8 @@ fn read(
     if let Some((at, reason)) = unknown {
         return command.with_unknown(at, format!("{} {reason}", path.display()));
     }
-    args.insert(0, Arg::new("kubelet", place));
-    let mut command = command.with_args(args);
-    command.built_in[0] = true;
-    command
-}
-
-/// The value of kubelite's `--kubelet-args-file`; the last one counts.
-fn args_file_option(words: &[Arg]) -> Option<&str> {
-    let mut values = words.iter().enumerate().filter_map(|(index, word)| {
-        let rest = word.text.trim_start_matches('-').strip_prefix("kubelet-args-file")?;
-        let next = || words.get(index + 1).filter(|_| rest.is_empty()).map(|word| word.text.as_str());
-        rest.strip_prefix('=').or_else(next)
-    });
-    values.next_back().filter(|path| path.starts_with('/'))
+    args.insert(0, Arg { built_in: true, ..Arg::new("kubelet", place) });
+    KubeletCommand { args, ..command }
 }
 
 /// The service's environment with what `snap run` sets in it for the snap `name`.

@@ -184,8 +184,7 @@ proptest! {
             .file("/etc/rancher/rke2/config.yaml.d/a.yaml", config)
             .file("/var/snap/microk8s/current/args/kubelet", args.clone())
             .file("/var/snap/k8s/common/args/kubelet", args);
-        let command = launched(&tree);
-        prop_assert_eq!(command.args.len(), command.built_in.len());
+        launched(&tree);
     }
 }
 
@@ -195,9 +194,8 @@ fn k0s_takes_the_last_of_its_extra_arguments() {
     let tree = MemoryTree::new().file("/etc/systemd/system/k0scontroller.service", unit);
     let unit = resolve_unit(&tree, "k0scontroller.service", &Manager::default());
     let command = resolve_command(&tree, &unit, None);
-    let own: Vec<_> =
-        command.args.iter().zip(&command.built_in).filter(|(_, own)| !**own).map(|(arg, _)| &*arg.text).collect();
-    assert_eq!(own, ["--a=1", "--b=2"]);
+    let given: Vec<_> = command.args.iter().filter(|arg| !arg.built_in).map(|arg| &*arg.text).collect();
+    assert_eq!(given, ["--a=1", "--b=2"]);
     assert_eq!(command.replaced[0].lost[0].0, "--v=2");
     assert_eq!(candidate_units(&tree), ["k0scontroller.service"]);
     let text = "[Service]\nExecStart=/usr/local/bin/k0s controller\n";

@@ -61,7 +61,7 @@ mod tests {
 
     fn unit(name: &str, program: &str) -> Unit {
         let mut unit = resolve_unit(&MemoryTree::new(), name, &Manager::default());
-        unit.argv = vec![Arg { text: program.to_owned(), declared: Location::file("/u"), origins: Vec::new() }];
+        unit.argv = vec![Arg::new(program, Location::file("/u"))];
         unit
     }
 

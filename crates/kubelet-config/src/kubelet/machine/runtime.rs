@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use super::{Cri, Known, Runtime, Socket, containerd, crio};
+use crate::kubelet::args;
 use crate::kubelet::effective::Settings;
 use crate::kubelet::endpoint::{self, DEFAULT_ENDPOINT};
 use crate::kubelet::location::Located;
-use crate::kubelet::systemd::{self, LoadState, Manager, Unit};
+use crate::kubelet::systemd::{self, Arg, LoadState, Manager, Unit};
 use crate::kubelet::tree::{Kind, Tree};
 
 /// Sockets of the runtimes that nodes have.
@@ -64,19 +65,13 @@ impl Service {
         self.0.load == LoadState::Loaded
     }
 
-    /// The value of an option with a long and a short name.
-    fn option(&self, names: [&str; 2]) -> Option<Located<String>> {
-        let words = self.0.argv.get(1..).unwrap_or_default();
-        words.iter().enumerate().find_map(|(index, word)| {
-            let rest = names.iter().find_map(|name| word.text.strip_prefix(name))?;
-            let next = || words.get(index + 1).filter(|_| rest.is_empty()).map(|word| word.text.as_str());
-            let value = rest.strip_prefix('=').or_else(next)?.to_owned();
-            Some(Located { value, at: word.at().clone() })
-        })
+    /// The value of an option that has one of these names.
+    fn option(&self, names: &[&str]) -> Option<Arg> {
+        args::values(&self.0.argv, names).into_iter().next()
     }
 
     fn path(&self, names: [&str; 2], default: &str) -> PathBuf {
-        self.option(names).map_or_else(|| PathBuf::from(default), |option| PathBuf::from(option.value))
+        self.option(&names).map_or_else(|| PathBuf::from(default), |word| PathBuf::from(word.text))
     }
 }
 
@@ -99,8 +94,8 @@ fn read(tree: &dyn Tree, settings: &Settings, path: &str, known: &Known) -> Opti
         let directory = service.path(["--config-dir", "-d"], crio::DEFAULT_DIRECTORY);
         let mut runtime = crio::read(tree, &config, &directory, version(&["cri-o"]).as_deref(), service.is_installed());
         // An option counts before every file.
-        if let Some(manager) = service.option(["--cgroup-manager"; 2]) {
-            runtime.systemd_cgroup = Some(Located { value: manager.value == "systemd", at: manager.at });
+        if let Some(manager) = service.option(&["--cgroup-manager"]) {
+            runtime.systemd_cgroup = Some(Located { value: manager.text == "systemd", at: manager.at().clone() });
         }
         runtime
     })

@@ -104,7 +104,7 @@ impl<'a> Expansion<'a> {
 
     fn push(&mut self, text: String, declared: &ExecWord, origins: Vec<Origin>) {
         self.bytes += text.len() + 1;
-        self.words.push(Arg { text, declared: declared.at.clone(), origins });
+        self.words.push(Arg { origins, ..Arg::new(text, declared.at.clone()) });
     }
 
     /// A variable, and where the value begins in it. systemd compares `NAME=` with the start of each assignment, so that

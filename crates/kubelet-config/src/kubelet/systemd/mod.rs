@@ -181,12 +181,14 @@ pub struct Arg {
     pub declared: Location,
     /// The variables that it comes from; empty if it is written out.
     pub origins: Vec<Origin>,
+    /// Whether a distribution adds it by itself: no finding blames the user's files for it.
+    pub built_in: bool,
 }
 
 impl Arg {
     /// A word that is written out.
     pub(crate) fn new(text: impl Into<String>, declared: Location) -> Self {
-        Self { text: text.into(), declared, origins: Vec::new() }
+        Self { text: text.into(), declared, origins: Vec::new(), built_in: false }
     }
 
     /// Where one would edit it: in the variable's value, if it comes from one.

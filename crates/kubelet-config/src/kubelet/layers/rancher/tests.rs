@@ -42,10 +42,9 @@ fn flags(command: &KubeletCommand) -> Vec<String> {
     command
         .args
         .iter()
-        .zip(&command.built_in)
         .skip(1)
-        .map(|(word, own)| {
-            let from = if *own { "own".to_owned() } else { word.at().file_line() };
+        .map(|word| {
+            let from = if word.built_in { "own".to_owned() } else { word.at().file_line() };
             format!("{} ({from})", word.text)
         })
         .collect()
@@ -75,7 +74,7 @@ fn an_agent_without_options_gets_the_distributions_flags() {
         ]
     );
     assert_eq!(command.args[0].text, "kubelet");
-    assert!(command.built_in[1]);
+    assert!(command.args[1].built_in);
     assert_eq!(command.server_disables_cloud_controller, None);
     // Its configuration is not there yet: what it will hold is in the place of the kubelet's defaults.
     assert!(command.settings.iter().any(|(path, _)| *path == "authorization.mode"));

@@ -42,23 +42,14 @@ const RKE2_LOGGING: [&str; 11] = [
     "stderrthreshold",
 ];
 
-/// A flag's value, with its place, and whether the distribution gives it by itself.
-#[derive(Debug, Clone)]
-pub(super) struct Given {
-    pub(super) word: Arg,
-    pub(super) built_in: bool,
+/// The operator's `word` with another text in its place.
+fn user(word: &Arg, text: impl Into<String>) -> Arg {
+    Arg { text: text.into(), ..word.clone() }
 }
 
-impl Given {
-    /// The operator's `word`, or another text in its place.
-    fn user(word: &Arg, text: impl Into<String>) -> Self {
-        Self { word: Arg { text: text.into(), ..word.clone() }, built_in: false }
-    }
-
-    fn flag(self, name: &str) -> Self {
-        let text = format!("--{name}={}", self.word.text);
-        Self { word: Arg { text, ..self.word }, ..self }
-    }
+/// The flag that has this value.
+fn flag(name: &str, value: Arg) -> Arg {
+    Arg { text: format!("--{name}={}", value.text), ..value }
 }
 
 /// Builds the kubelet's words into `kubelet`. `command` is the word `agent` or `server`, the place of everything that
@@ -67,11 +58,11 @@ pub(super) fn build(
     tree: &dyn Tree,
     program: Program,
     options: &Options,
-    name: Option<Given>,
+    name: Option<Arg>,
     command: &Arg,
     kubelet: &mut KubeletCommand,
 ) {
-    let own = |text: &str| Given { word: Arg::new(text, command.at().clone()), built_in: true };
+    let own = |text: &str| Arg { built_in: true, ..Arg::new(text, command.at().clone()) };
     let is_rke2 = program.launcher == Launcher::Rke2;
     let data = options.text("data-dir").map(PathBuf::from);
     let agent = data.unwrap_or_else(|| Path::new("/var/lib/rancher").join(program.name())).join("agent");
@@ -92,38 +83,36 @@ pub(super) fn build(
 
     let mut words = vec![own("kubelet")];
     if is_rke2 {
-        words.extend(RKE2_FIRST.map(|(name, value)| own(value).flag(name)));
+        words.extend(RKE2_FIRST.map(|(name, value)| flag(name, own(value))));
         words.extend(rke2_cloud_provider(options));
     }
     let flags = merged(initial, extra_args(tree, options, &config_dir));
-    words.extend(flags.filter(|given| !(is_rke2 && is_logging(&given.word.text))));
-    (kubelet.args, kubelet.built_in) = words.into_iter().map(|given| (given.word, given.built_in)).unzip();
+    words.extend(flags.filter(|word| !(is_rke2 && is_logging(&word.text))));
+    kubelet.args = words;
     if !has_defaults_file(tree, &config_dir) {
         kubelet.settings = settings(options, &agent);
     }
 }
 
 /// The runtime's flag; with a runtime other than the distribution's containerd its socket.
-fn runtime(options: &Options, own: &dyn Fn(&str) -> Given) -> Option<(&'static str, Given)> {
+fn runtime(options: &Options, own: &dyn Fn(&str) -> Arg) -> Option<(&'static str, Arg)> {
     let given = match options.last("container-runtime-endpoint") {
-        Some(word) => Given::user(word, word.text.strip_prefix("unix://").unwrap_or(&word.text)),
+        Some(word) => user(word, word.text.strip_prefix("unix://").unwrap_or(&word.text)),
         None => own(SOCKET),
     };
-    let is_containerd = !options.is_set("docker") && given.word.text.contains("containerd");
+    let is_containerd = !options.is_set("docker") && given.text.contains("containerd");
     is_containerd.then_some(("containerd", given))
 }
 
 /// Options that become a flag.
-fn from_options(options: &Options) -> BTreeMap<&'static str, Given> {
+fn from_options(options: &Options) -> BTreeMap<&'static str, Arg> {
     let joined = JOINED.iter().filter_map(|(option, flag)| Some((*flag, joined(options.all(option))?)));
-    let same = SAME_NAME.iter().filter_map(|option| {
-        let word = options.last(option).filter(|word| !word.text.is_empty())?;
-        Some((*option, Given::user(word, &*word.text)))
-    });
+    let given = |option| options.last(option).filter(|word| !word.text.is_empty());
+    let same = SAME_NAME.into_iter().filter_map(|option| Some((option, given(option)?.clone())));
     // RKE2 sets it with a profile of the CIS benchmark.
     let profile = options.last("profile").filter(|word| word.text.starts_with("cis"));
     let switch = options.last(SWITCH).filter(|_| options.is_set(SWITCH)).or(profile);
-    let switch = switch.map(|word| (SWITCH, Given::user(word, "true")));
+    let switch = switch.map(|word| (SWITCH, user(word, "true")));
     joined.chain(same).chain(switch).collect()
 }
 
@@ -131,11 +120,11 @@ fn from_options(options: &Options) -> BTreeMap<&'static str, Given> {
 fn credential_provider(
     tree: &dyn Tree,
     options: &Options,
-    own: &dyn Fn(&str) -> Given,
-) -> impl IntoIterator<Item = (&'static str, Given)> {
+    own: &dyn Fn(&str) -> Arg,
+) -> impl IntoIterator<Item = (&'static str, Arg)> {
     let value = |option: &'static str, default: &str| {
-        let given = options.last(option).map_or_else(|| own(default), |word| Given::user(word, &*word.text));
-        let kind = tree.stat(Path::new(&given.word.text)).ok().map(|meta| meta.kind);
+        let given = options.last(option).cloned().unwrap_or_else(|| own(default));
+        let kind = tree.stat(Path::new(&given.text)).ok().map(|meta| meta.kind);
         ((option, given), kind)
     };
     let (directory, directory_kind) =
@@ -147,13 +136,13 @@ fn credential_provider(
 }
 
 /// Values that become one, with commas; each keeps its place as an origin.
-fn joined(items: &[Arg]) -> Option<Given> {
+fn joined(items: &[Arg]) -> Option<Arg> {
     let first = items.first()?;
     let texts: Vec<&str> = items.iter().map(|item| item.text.as_str()).collect();
-    let mut given = Given::user(first, texts.join(","));
+    let mut given = user(first, texts.join(","));
     if items.len() > 1 {
         let origin = |item: &Arg| Origin { variable: String::new(), at: item.at().clone(), braces: false };
-        given.word.origins = items.iter().map(origin).collect();
+        given.origins = items.iter().map(origin).collect();
     }
     Some(given)
 }
@@ -179,14 +168,14 @@ fn split(item: &str) -> (&str, &str) {
 /// Joins the distribution's flags and the operator's, as k3s does: a flag of the operator's takes the place of the
 /// distribution's of that name; with `+` after its name it goes after it, with `-` before it. Sorted by name.
 fn merged<'a>(
-    mut initial: BTreeMap<&'static str, Given>,
+    mut initial: BTreeMap<&'static str, Arg>,
     extra: impl Iterator<Item = &'a Arg>,
-) -> impl Iterator<Item = Given> {
-    let mut flags: BTreeMap<String, VecDeque<Given>> = BTreeMap::new();
+) -> impl Iterator<Item = Arg> {
+    let mut flags: BTreeMap<String, VecDeque<Arg>> = BTreeMap::new();
     for word in extra {
         let (written, value) = split(&word.text);
         let name = written.trim_end_matches(['-', '+']).to_owned();
-        let given = Given::user(word, value);
+        let given = user(word, value);
         let own = initial.remove(name.as_str());
         let values = flags.entry(name).or_default();
         if let Some(own) = own.filter(|_| written.ends_with(['-', '+'])) {
@@ -199,18 +188,18 @@ fn merged<'a>(
         }
     }
     flags.extend(initial.into_iter().map(|(name, given)| (name.to_owned(), VecDeque::from([given]))));
-    flags.into_iter().flat_map(|(name, values)| values.into_iter().map(move |given| given.flag(&name)))
+    flags.into_iter().flat_map(|(name, values)| values.into_iter().map(move |given| flag(&name, given)))
 }
 
 /// RKE2's `cloud-provider-name`, under the name that the kubelet gets: two of RKE2's own charts are external
 /// providers, and `aws` only names the node.
-fn rke2_cloud_provider(options: &Options) -> Option<Given> {
+fn rke2_cloud_provider(options: &Options) -> Option<Arg> {
     let word = options.last("cloud-provider-name").filter(|word| !matches!(word.text.as_str(), "" | "aws"))?;
     let name = match word.text.as_str() {
         "rancher-vsphere" | "harvester" => "external",
         name => name,
     };
-    Some(Given::user(word, name).flag("cloud-provider"))
+    Some(flag("cloud-provider", user(word, name)))
 }
 
 fn is_logging(flag: &str) -> bool {

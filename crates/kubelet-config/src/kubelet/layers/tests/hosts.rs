@@ -63,7 +63,6 @@ fn kubelets_get_the_flags_that_are_expected() {
             assert_eq!(got, model, "{name}");
             compared += 1;
         }
-        assert_eq!(words.len(), snapshot.command.built_in.len(), "{name}");
         assert!(!words.is_empty(), "{name}");
     }
     assert!(compared >= 6, "{compared} hosts compared");
