@@ -10,7 +10,7 @@ use super::{ConfigFile, ConfigFileState, Configuration, check, merge};
 use crate::kubelet::flags::{CommandLine, FlagUse};
 use crate::kubelet::location::Location;
 use crate::kubelet::text::{numbered, to_u32};
-use crate::kubelet::tree::{Kind, Tree};
+use crate::kubelet::tree::{Kind, Tree, Unreadable};
 use crate::kubelet::version::Version;
 
 /// The most entries of a `--config-dir` that are looked at.
@@ -100,17 +100,13 @@ fn walk(tree: &dyn Tree, directory: &Path, used: &FlagUse, files: &mut Vec<Confi
         comment_lines: BTreeSet::new(),
         second_document: None,
     };
-    let unread = |path: &Path, reason: String| other(path, bad(Location::file(path), reason));
+    let unread = |path: &Path, error: &Unreadable| other(path, unreadable(&Location::file(path), error));
     let root = if used.value.ends_with('/') { tree.stat(directory) } else { tree.lstat(directory) };
     let mut found = Vec::new();
     let mut rest = match root {
         Ok(meta) => vec![(directory.to_owned(), meta.kind)],
-        Err(error) if error.is_not_found() => {
-            files.push(other(directory, ConfigFileState::Missing));
-            return found;
-        }
         Err(error) => {
-            files.push(unread(directory, error.sentence()));
+            files.push(unread(directory, &error));
             return found;
         }
     };
@@ -123,7 +119,7 @@ fn walk(tree: &dyn Tree, directory: &Path, used: &FlagUse, files: &mut Vec<Confi
                     let kind = tree.lstat(&below).map_or(Kind::Other, |meta| meta.kind);
                     (below, kind)
                 })),
-                Err(error) => files.push(unread(&path, error.sentence())),
+                Err(error) => files.push(unread(&path, &error)),
             }
         } else if path.as_os_str().as_bytes().ends_with(b".conf") {
             found.push(path);
@@ -132,9 +128,14 @@ fn walk(tree: &dyn Tree, directory: &Path, used: &FlagUse, files: &mut Vec<Confi
         }
     }
     if !rest.is_empty() {
-        files.push(unread(directory, format!("it holds more than the {MAX_DROP_INS} files that are read")));
+        let reason = format!("it holds more than the {MAX_DROP_INS} files that are read");
+        files.push(other(directory, bad(Location::file(directory), reason)));
     }
     found
+}
+
+fn unreadable(at: &Location, error: &Unreadable) -> ConfigFileState {
+    if error.is_not_found() { ConfigFileState::Missing } else { bad(at.clone(), error.sentence()) }
 }
 
 fn bad(at: Location, reason: impl Into<String>) -> ConfigFileState {
@@ -146,8 +147,7 @@ fn read(tree: &dyn Tree, path: &Path, used: &FlagUse, drop_in: bool) -> ConfigFi
     let mut comment_lines = BTreeSet::new();
     let mut second_document = None;
     let (state, document) = match tree.read(path) {
-        Err(error) if error.is_not_found() => (ConfigFileState::Missing, None),
-        Err(error) => (bad(at.clone(), error.sentence()), None),
+        Err(error) => (unreadable(&at, &error), None),
         Ok(bytes) => {
             let lines = (1..).zip(bytes.split(|byte| *byte == b'\n'));
             comment_lines.extend(lines.filter(|(_, line)| line.contains(&b'#')).map(|(number, _)| number));

@@ -60,14 +60,10 @@ fn rank(tree: &dyn Tree, name: &str) -> Option<u8> {
 
 /// Whether a target pulls the unit in: a link in a `.wants` or `.requires` directory.
 fn is_wanted(tree: &dyn Tree, name: &str) -> bool {
-    SEARCH_PATH.iter().any(|directory| {
-        tree.list(Path::new(directory))
-            .unwrap_or_default()
-            .iter()
-            .filter(|entry| {
-                let entry = entry.to_string_lossy();
-                entry.ends_with(".wants") || entry.ends_with(".requires")
-            })
-            .any(|entry| tree.lstat(&Path::new(directory).join(entry).join(name)).is_ok())
-    })
+    let mut entries = SEARCH_PATH.iter().flat_map(|directory| {
+        let names = tree.list(Path::new(directory)).unwrap_or_default().into_iter();
+        names.map(move |name| Path::new(directory).join(name))
+    });
+    let is_of_target = |entry: &Path| entry.extension().is_some_and(|end| end == "wants" || end == "requires");
+    entries.any(|entry| is_of_target(&entry) && tree.lstat(&entry.join(name)).is_ok())
 }

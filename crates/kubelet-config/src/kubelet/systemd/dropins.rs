@@ -36,7 +36,7 @@ pub(super) fn find(
             if let Some(reason) = not_a_drop_in(tree, &path, &name) {
                 not_read(tree, &path, reason, events);
             } else if let Some(effective) = found.get(&name) {
-                events.add(hidden(tree, effective), first_line(&path), &content(tree, &path));
+                tell(tree, &path, hidden(tree, effective), events);
             } else if found.len() < MAX_DROP_INS {
                 found.insert(name, path);
             }
@@ -79,28 +79,23 @@ fn not_a_drop_in(tree: &dyn Tree, path: &Path, name: &OsStr) -> Option<NotADropI
 
 /// Tells of a file, or of the files in a directory, that is not read.
 fn not_read(tree: &dyn Tree, path: &Path, reason: NotADropIn, events: &mut Events) {
-    let mut tell =
-        |path: &Path| events.add(EventKind::DropInNotRead { reason }, first_line(path), &content(tree, path));
-    match tree.stat(path) {
-        Ok(meta) if meta.kind == Kind::Directory => {
-            for name in tree.list(path).unwrap_or_default() {
-                let inner = path.join(name);
-                if tree.stat(&inner).is_ok_and(|meta| meta.kind == Kind::File) {
-                    tell(&inner);
-                }
-            }
+    let kind = EventKind::DropInNotRead { reason };
+    if !tree.stat(path).is_ok_and(|meta| meta.kind == Kind::Directory) {
+        return tell(tree, path, kind, events);
+    }
+    for name in tree.list(path).unwrap_or_default() {
+        let inner = path.join(name);
+        if tree.stat(&inner).is_ok_and(|meta| meta.kind == Kind::File) {
+            tell(tree, &inner, kind.clone(), events);
         }
-        _ => tell(path),
     }
 }
 
-fn first_line(path: &Path) -> Location {
-    Location::file(path).at_line(1)
-}
-
-fn content(tree: &dyn Tree, path: &Path) -> String {
+/// Tells what became of a file, with its text.
+fn tell(tree: &dyn Tree, path: &Path, kind: EventKind, events: &mut Events) {
     let bytes = tree.read_bounded(path, 1 << 20).unwrap_or_default();
-    String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_TEXT_BYTES)]).into_owned()
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_TEXT_BYTES)]);
+    events.add(kind, Location::file(path).at_line(1), &text);
 }
 
 /// What `effective` does to a drop-in of the same name: it replaces or hides it.

@@ -29,11 +29,11 @@ impl Context<'_> {
 
     /// Expands specifiers; the letter that systemd cannot expand, if there is one.
     pub(super) fn expand(&self, text: &Mapped, at: &Location, events: &mut Events) -> Result<Mapped, char> {
-        let expanded = self.specifiers.expand(text)?;
-        if expanded.has_specifiers {
+        let (expanded, has_specifiers) = self.specifiers.expand(text)?;
+        if has_specifiers {
             events.add(EventKind::Specifiers, at.clone(), &text.text());
         }
-        Ok(expanded.text)
+        Ok(expanded)
     }
 }
 

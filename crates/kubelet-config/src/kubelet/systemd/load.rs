@@ -212,7 +212,7 @@ impl Loaded {
             return;
         }
         let expanded = context.specifiers.expand(&pair.value);
-        let mut value = expanded.map_or_else(|_| pair.value.text(), |expanded| expanded.text.text());
+        let mut value = expanded.map_or_else(|_| pair.value.text(), |(text, _)| text.text());
         let at = if pair.value.is_empty() { pair.at } else { pair.value.place(context.source) };
         let is_list = builtin::is_directory_list(&pair.key) || pair.key.starts_with("Exec");
         let adds = DEPENDENCIES.contains(&pair.key.as_str()) || (is_list && !value.is_empty());

@@ -39,10 +39,7 @@ enum Target {
 
 /// The directories of the search path, each once: after the merge of `/lib` and `/usr/lib` they are one.
 pub(super) fn search_path(tree: &dyn Tree, own: Option<&[PathBuf]>) -> Vec<PathBuf> {
-    let listed: Vec<PathBuf> = match own {
-        Some(own) => own.to_vec(),
-        None => SEARCH_PATH.iter().map(PathBuf::from).collect(),
-    };
+    let listed = own.map_or_else(|| SEARCH_PATH.iter().map(PathBuf::from).collect(), <[PathBuf]>::to_vec);
     let mut directories: Vec<PathBuf> = Vec::new();
     for directory in &listed {
         let real = tree.real_path(directory).ok();
@@ -169,12 +166,8 @@ fn target(tree: &dyn Tree, directories: &[PathBuf], directory: &Path, name: &str
     }
     let link = tree.read_link(&path).ok()?;
     let aim = simplify(tree, &directory.join(link));
-    let in_search_path = directories
-        .iter()
-        .map(PathBuf::as_path)
-        .chain(SEARCH_PATH.iter().map(Path::new))
-        .any(|directory| aim.starts_with(directory));
-    if !in_search_path {
+    let mut search_path = directories.iter().map(PathBuf::as_path).chain(SEARCH_PATH.iter().map(Path::new));
+    if !search_path.any(|directory| aim.starts_with(directory)) {
         return Some(Target::Fragment(path));
     }
     let other = base_name(&aim)?;

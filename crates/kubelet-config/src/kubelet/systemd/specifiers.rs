@@ -8,49 +8,44 @@ use super::source::Mapped;
 #[derive(Debug, Default)]
 pub(super) struct Specifiers(pub(super) BTreeMap<char, Option<Vec<u8>>>);
 
-/// A text with its specifiers expanded, and whether it had any.
-#[derive(Debug, Default)]
-pub(super) struct Expanded {
-    pub(super) text: Mapped,
-    pub(super) has_specifiers: bool,
-}
-
 /// The longest text that comes of expanding, as long as systemd's longest line.
 const MAX_EXPANDED_BYTES: usize = 1 << 20;
 
 impl Specifiers {
-    /// Expands; the letter that systemd does not know, if there is one.
-    pub(super) fn expand(&self, text: &Mapped) -> Result<Expanded, char> {
-        let mut expanded = Expanded::default();
+    /// The text with its specifiers expanded, and whether it had any; the letter that systemd does not know, if there is
+    /// one.
+    pub(super) fn expand(&self, text: &Mapped) -> Result<(Mapped, bool), char> {
+        let mut expanded = Mapped::default();
+        let mut has_specifiers = false;
         let mut bytes = text.bytes.iter().copied().zip(text.at.iter().copied());
         while let Some((byte, at)) = bytes.next() {
             if byte != b'%' {
-                expanded.text.push(byte, at);
+                expanded.push(byte, at);
                 continue;
             }
             let Some((letter, letter_at)) = bytes.next() else {
-                expanded.text.push(b'%', at);
+                expanded.push(b'%', at);
                 break;
             };
             if letter == b'%' {
-                expanded.text.push(b'%', at);
+                expanded.push(b'%', at);
             } else if let Some(value) = self.0.get(&char::from(letter)) {
                 let value = value.as_ref().ok_or(char::from(letter))?;
-                if expanded.text.len() + value.len() > MAX_EXPANDED_BYTES {
+                if expanded.len() + value.len() > MAX_EXPANDED_BYTES {
                     return Err(char::from(letter));
                 }
                 for byte in value {
-                    expanded.text.push(*byte, at);
+                    expanded.push(*byte, at);
                 }
-                expanded.has_specifiers = true;
+                has_specifiers = true;
             } else if letter.is_ascii_alphanumeric() {
                 return Err(char::from(letter));
             } else {
-                expanded.text.push(b'%', at);
-                expanded.text.push(letter, letter_at);
+                expanded.push(b'%', at);
+                expanded.push(letter, letter_at);
             }
         }
-        Ok(expanded)
+        Ok((expanded, has_specifiers))
     }
 }
 
@@ -63,7 +58,7 @@ mod tests {
     }
 
     fn expand(text: &str) -> Result<String, char> {
-        specifiers().expand(&Mapped::plain(text.as_bytes())).map(|expanded| expanded.text.text())
+        specifiers().expand(&Mapped::plain(text.as_bytes())).map(|(text, _)| text.text())
     }
 
     #[test]
@@ -81,9 +76,9 @@ mod tests {
 
     #[test]
     fn what_was_inserted_stands_at_the_percent_sign() {
-        let expanded = specifiers().expand(&Mapped::plain(b"a%ib%%c")).unwrap();
-        assert_eq!(expanded.text.bytes, b"ab%c");
-        assert_eq!(expanded.text.at, [0, 3, 4, 6]);
-        assert!(expanded.has_specifiers && !specifiers().expand(&Mapped::plain(b"%%")).unwrap().has_specifiers);
+        let (text, has_specifiers) = specifiers().expand(&Mapped::plain(b"a%ib%%c")).unwrap();
+        assert_eq!(text.bytes, b"ab%c");
+        assert_eq!(text.at, [0, 3, 4, 6]);
+        assert!(has_specifiers && !specifiers().expand(&Mapped::plain(b"%%")).unwrap().1);
     }
 }
