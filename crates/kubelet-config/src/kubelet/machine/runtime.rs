@@ -52,49 +52,37 @@ fn other_sockets(tree: &dyn Tree, path: Option<&str>) -> Vec<String> {
         .collect()
 }
 
-/// A runtime's service, as its unit starts it.
-struct Service(Unit);
+/// The value of an option that the unit of a runtime gives under one of these names.
+fn option(unit: &Unit, names: &[&str]) -> Option<Arg> {
+    args::values(&unit.argv, names).into_iter().next()
+}
 
-impl Service {
-    fn find(tree: &dyn Tree, name: &str) -> Self {
-        Self(systemd::resolve_unit(tree, name, &Manager::default()))
-    }
-
-    /// Whether there is such a unit: the runtime is installed.
-    fn is_installed(&self) -> bool {
-        self.0.load == LoadState::Loaded
-    }
-
-    /// The value of an option that has one of these names.
-    fn option(&self, names: &[&str]) -> Option<Arg> {
-        args::values(&self.0.argv, names).into_iter().next()
-    }
-
-    fn path(&self, names: [&str; 2], default: &str) -> PathBuf {
-        self.option(&names).map_or_else(|| PathBuf::from(default), |word| PathBuf::from(word.text))
-    }
+fn path_option(unit: &Unit, names: [&str; 2], default: &str) -> PathBuf {
+    option(unit, &names).map_or_else(|| PathBuf::from(default), |word| PathBuf::from(word.text))
 }
 
 /// Reads the configuration of the runtime at the socket `path`, which shows whether it is containerd or CRI-O.
 fn read(tree: &dyn Tree, settings: &Settings, path: &str, known: &Known) -> Option<Runtime> {
     let version =
         |packages: &[&str]| known.runtime_version.clone().or_else(|| Some(known.packages.upstream(packages)?.value));
+    let resolve = |name: &str| systemd::resolve_unit(tree, name, &Manager::default());
+    let is_installed = |service: &Unit| service.load == LoadState::Loaded;
     if let Some(config) = bundled(tree, settings, path) {
         return Some(containerd::read(tree, &config, known.runtime_version.as_deref(), false));
     }
     if path.contains("containerd") {
-        let service = Service::find(tree, "containerd.service");
-        let config = service.path(["--config", "-c"], containerd::DEFAULT_CONFIG);
+        let service = resolve("containerd.service");
+        let config = path_option(&service, ["--config", "-c"], containerd::DEFAULT_CONFIG);
         let version = version(&["containerd.io", "containerd"]);
-        return Some(containerd::read(tree, &config, version.as_deref(), service.is_installed()));
+        return Some(containerd::read(tree, &config, version.as_deref(), is_installed(&service)));
     }
     path.contains("crio").then(|| {
-        let service = Service::find(tree, "crio.service");
-        let config = service.path(["--config", "-c"], crio::DEFAULT_CONFIG);
-        let directory = service.path(["--config-dir", "-d"], crio::DEFAULT_DIRECTORY);
-        let mut runtime = crio::read(tree, &config, &directory, version(&["cri-o"]).as_deref(), service.is_installed());
+        let service = resolve("crio.service");
+        let config = path_option(&service, ["--config", "-c"], crio::DEFAULT_CONFIG);
+        let directory = path_option(&service, ["--config-dir", "-d"], crio::DEFAULT_DIRECTORY);
+        let mut runtime = crio::read(tree, &config, &directory, version(&["cri-o"]).as_deref(), is_installed(&service));
         // An option counts before every file.
-        if let Some(manager) = service.option(&["--cgroup-manager"]) {
+        if let Some(manager) = option(&service, &["--cgroup-manager"]) {
             runtime.systemd_cgroup = Some(Located { value: manager.text == "systemd", at: manager.at().clone() });
         }
         runtime
