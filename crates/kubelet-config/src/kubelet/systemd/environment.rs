@@ -41,17 +41,17 @@ pub(super) struct Lists {
 
 impl Lists {
     /// Takes an `Environment=` line.
-    pub(super) fn environment(&mut self, context: &Context<'_>, value: &Mapped, events: &mut Events) {
+    pub(super) fn environment(&mut self, context: &mut Context<'_>, value: &Mapped) {
         if value.is_empty() {
             for lost in self.environment.drain(..) {
-                reset("Environment", context, lost.at, &format!("{}={}", lost.name, lost.value), events);
+                reset("Environment", context, lost.at, &format!("{}={}", lost.name, lost.value));
             }
             return;
         }
         let mut first: Option<(String, String)> = None;
-        for_each_word(context, value, true, events, &mut |text, at, events| {
+        for_each_word(context, value, true, &mut |text, at, context| {
             let Some(assigned) = assignment(context, text, &at) else {
-                events.add(EventKind::InvalidAssignment { first: first.clone() }, at, &text.text());
+                context.events.add(EventKind::InvalidAssignment { first: first.clone() }, at, &text.text());
                 return;
             };
             if first.is_none() {
@@ -64,15 +64,15 @@ impl Lists {
     }
 
     /// Takes an `EnvironmentFile=` line.
-    pub(super) fn file(&mut self, context: &Context<'_>, value: &Mapped, events: &mut Events) {
+    pub(super) fn file(&mut self, context: &mut Context<'_>, value: &Mapped) {
         if value.is_empty() {
             for lost in self.files.drain(..) {
-                reset("EnvironmentFile", context, lost.at, &lost.path, events);
+                reset("EnvironmentFile", context, lost.at, &lost.path);
             }
             return;
         }
         let at = value.place(context.source);
-        let Some(text) = expand(context, value, &at, events) else { return };
+        let Some(text) = expand(context, value, &at) else { return };
         let text = text.text();
         let path = text.strip_prefix('-').unwrap_or(&text);
         let reason = if !path.starts_with('/') {
@@ -88,23 +88,23 @@ impl Lists {
             }
             return;
         };
-        events.add(EventKind::BadEnvironmentFile { reason }, at, &text);
+        context.events.add(EventKind::BadEnvironmentFile { reason }, at, &text);
     }
 
     /// Takes a `PassEnvironment=` or `UnsetEnvironment=` line.
-    pub(super) fn names(&mut self, key: &'static str, context: &Context<'_>, value: &Mapped, events: &mut Events) {
+    pub(super) fn names(&mut self, key: &'static str, context: &mut Context<'_>, value: &Mapped) {
         let unsets = key == "UnsetEnvironment";
         let list = if unsets { &mut self.unset } else { &mut self.pass };
         if value.is_empty() {
             for lost in list.drain(..) {
-                reset(key, context, lost.at, &lost.value, events);
+                reset(key, context, lost.at, &lost.value);
             }
             return;
         }
-        for_each_word(context, value, unsets, events, &mut |word, at, events| {
+        for_each_word(context, value, unsets, &mut |word, at, context| {
             let text = word.text();
             if !env_file::is_variable_name(&text) && (!unsets || assignment(context, word, &at).is_none()) {
-                events.add(EventKind::InvalidAssignment { first: None }, at, &text);
+                context.events.add(EventKind::InvalidAssignment { first: None }, at, &text);
             } else if list.len() < MAX_ASSIGNMENTS {
                 list.push(Located { value: text, at });
             }
@@ -114,11 +114,10 @@ impl Lists {
 
 /// Hands on the words of a value, expanded; after an unclosed quote or an escape that is none, no more.
 fn for_each_word(
-    context: &Context<'_>,
+    context: &mut Context<'_>,
     value: &Mapped,
     c_escapes: bool,
-    events: &mut Events,
-    each: &mut dyn FnMut(&Mapped, Location, &mut Events),
+    each: &mut dyn FnMut(&Mapped, Location, &mut Context<'_>),
 ) {
     let flags = Flags { c_escapes, ..Flags::default() };
     let mut position = 0;
@@ -126,24 +125,24 @@ fn for_each_word(
         let start = position;
         let Ok(word) = next_word(value, &mut position, flags) else {
             let rest = value.slice(start..value.len());
-            return events.add(EventKind::BadQuoting, rest.place(context.source), &rest.text());
+            return context.events.add(EventKind::BadQuoting, rest.place(context.source), &rest.text());
         };
         let Some(word) = word else { return };
         let at = context.place(value, word.place);
-        if let Some(text) = expand(context, &word.text, &at, events) {
-            each(&text, at, events);
+        if let Some(text) = expand(context, &word.text, &at) {
+            each(&text, at, context);
         }
     }
 }
 
-fn reset(key: &str, context: &Context<'_>, at: Location, text: &str, events: &mut Events) {
-    events.add(EventKind::Reset { key: key.to_owned(), by: context.at.clone() }, at, text);
+fn reset(key: &str, context: &mut Context<'_>, at: Location, text: &str) {
+    context.events.add(EventKind::Reset { key: key.to_owned(), by: context.at.clone() }, at, text);
 }
 
 /// Expands specifiers; `None` if there is one that cannot be, which costs the word.
-fn expand(context: &Context<'_>, text: &Mapped, at: &Location, events: &mut Events) -> Option<Mapped> {
-    let expanded = context.expand(text, at, events);
-    expanded.map_err(|letter| events.add(EventKind::BadSpecifier { letter }, at.clone(), &text.text())).ok()
+fn expand(context: &mut Context<'_>, text: &Mapped, at: &Location) -> Option<Mapped> {
+    let expanded = context.expand(text, at);
+    expanded.map_err(|letter| context.events.add(EventKind::BadSpecifier { letter }, at.clone(), &text.text())).ok()
 }
 
 /// `NAME=value`, if that is what a word is.

@@ -13,12 +13,13 @@ use crate::kubelet::location::Location;
 pub(super) const MAX_WORDS: usize = 100_000;
 const ESCAPES: Flags = Flags { c_escapes: true, keep_unknown_escapes: false, relaxed: false };
 
-/// What the parser of a value must know in addition to its text.
+/// What the parser of a value must know in addition to its text, and where it tells what is lost.
 pub(super) struct Context<'a> {
     pub(super) source: &'a SourceFile,
     pub(super) specifiers: &'a Specifiers,
     pub(super) version: u32,
     pub(super) at: Location,
+    pub(super) events: &'a mut Events,
 }
 
 impl Context<'_> {
@@ -28,22 +29,17 @@ impl Context<'_> {
     }
 
     /// Expands specifiers; the letter that systemd cannot expand, if there is one.
-    pub(super) fn expand(&self, text: &Mapped, at: &Location, events: &mut Events) -> Result<Mapped, char> {
+    pub(super) fn expand(&mut self, text: &Mapped, at: &Location) -> Result<Mapped, char> {
         let (expanded, has_specifiers) = self.specifiers.expand(text)?;
         if has_specifiers {
-            events.add(EventKind::Specifiers, at.clone(), &text.text());
+            self.events.add(EventKind::Specifiers, at.clone(), &text.text());
         }
         Ok(expanded)
     }
 }
 
 /// Parses the value of an `Exec…=` line, which is not empty, and adds its commands.
-pub(super) fn parse(
-    context: &Context<'_>,
-    value: &Mapped,
-    commands: &mut Vec<Exec>,
-    events: &mut Events,
-) -> Result<(), LoadState> {
+pub(super) fn parse(context: &mut Context<'_>, value: &Mapped, commands: &mut Vec<Exec>) -> Result<(), LoadState> {
     let mut position = 0;
     loop {
         let first = match next_word_lenient(value, &mut position, ESCAPES) {
@@ -51,7 +47,7 @@ pub(super) fn parse(
             Ok(None) => return Ok(()),
             Err(_) => {
                 // systemd ignores the line here, without spoiling the unit.
-                events.add(EventKind::BadQuoting, value.place(context.source), &value.text());
+                context.events.add(EventKind::BadQuoting, value.place(context.source), &value.text());
                 return Ok(());
             }
         };
@@ -59,7 +55,7 @@ pub(super) fn parse(
             continue;
         }
         let prefixes = Prefixes::of(&first.text.bytes, context.version);
-        match command(context, value, &first, &prefixes, &mut position, events) {
+        match command(context, value, &first, &prefixes, &mut position) {
             Ok((command, is_followed)) => {
                 commands.push(command);
                 if !is_followed {
@@ -67,7 +63,7 @@ pub(super) fn parse(
                 }
             }
             Err(Failed { kind, at, reason }) => {
-                events.add(kind, at.clone(), &value.text());
+                context.events.add(kind, at.clone(), &value.text());
                 return if prefixes.ignore { Ok(()) } else { Err(LoadState::BadSetting { at, reason }) };
             }
         }
@@ -83,24 +79,23 @@ struct Failed {
 
 /// One command, and whether a semicolon follows it.
 fn command(
-    context: &Context<'_>,
+    context: &mut Context<'_>,
     value: &Mapped,
     first: &Split,
     prefixes: &Prefixes,
     position: &mut usize,
-    events: &mut Events,
 ) -> Result<(Exec, bool), Failed> {
     let at = context.place(value, first.place.clone());
     let fail = |reason: String| Failed { kind: EventKind::BadCommand, at: at.clone(), reason };
     let path = first.text.slice(prefixes.length..first.text.len());
-    let path = expand(context, &path, &at, events)?;
+    let path = expand(context, &path, &at)?;
     let program = path.text();
     check_program(&path.bytes).map_err(|reason| fail(format!("{reason}: '{program}'")))?;
     let mut words = Vec::new();
     if !prefixes.separate_argv0 {
         words.push(ExecWord { text: program.clone(), at: at.clone() });
     }
-    let is_followed = arguments(context, value, position, &mut words, events)?;
+    let is_followed = arguments(context, value, position, &mut words)?;
     if words.is_empty() {
         return Err(fail("the command has no argv[0] after '@'".to_owned()));
     }
@@ -116,11 +111,10 @@ fn command(
 
 /// The words after the program; whether a semicolon ends them.
 fn arguments(
-    context: &Context<'_>,
+    context: &mut Context<'_>,
     value: &Mapped,
     position: &mut usize,
     words: &mut Vec<ExecWord>,
-    events: &mut Events,
 ) -> Result<bool, Failed> {
     while words.len() < MAX_WORDS {
         let start = *position;
@@ -133,7 +127,7 @@ fn arguments(
         let text = match &value.bytes[place] {
             b";" => return Ok(true),
             b"\\;" => ";".to_owned(),
-            _ => expand(context, &text, &at, events)?.text(),
+            _ => expand(context, &text, &at)?.text(),
         };
         words.push(ExecWord { text, at });
     }
@@ -141,8 +135,8 @@ fn arguments(
 }
 
 /// Expands the specifiers of a word.
-fn expand(context: &Context<'_>, text: &Mapped, at: &Location, events: &mut Events) -> Result<Mapped, Failed> {
-    context.expand(text, at, events).map_err(|letter| Failed {
+fn expand(context: &mut Context<'_>, text: &Mapped, at: &Location) -> Result<Mapped, Failed> {
+    context.expand(text, at).map_err(|letter| Failed {
         kind: EventKind::BadSpecifier { letter },
         at: at.clone(),
         reason: format!("systemd cannot expand the specifier '%{letter}'"),

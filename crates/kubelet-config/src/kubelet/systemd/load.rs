@@ -119,8 +119,7 @@ impl Loader<'_> {
         let version = self.manager.version;
         let loaded = &mut self.loaded;
         syntax::parse(source, &mut self.events, &mut |pair, events| {
-            let context = Context { source, specifiers, version, at: pair.at.clone() };
-            loaded.pair(&context, pair, events)
+            loaded.pair(&mut Context { source, specifiers, version, at: pair.at.clone(), events }, pair)
         })
     }
 
@@ -161,17 +160,17 @@ fn rest_of(source: &SourceFile, at: &Location) -> String {
 }
 
 impl Loaded {
-    fn pair(&mut self, context: &Context<'_>, pair: Pair, events: &mut Events) -> Result<(), LoadState> {
+    fn pair(&mut self, context: &mut Context<'_>, pair: Pair) -> Result<(), LoadState> {
         let service = pair.section == "Service";
         match pair.key.as_str() {
-            "Environment" if service => self.lists.environment(context, &pair.value, events),
-            "EnvironmentFile" if service => self.lists.file(context, &pair.value, events),
-            "PassEnvironment" if service => self.lists.names("PassEnvironment", context, &pair.value, events),
-            "UnsetEnvironment" if service => self.lists.names("UnsetEnvironment", context, &pair.value, events),
-            "ExecStart" if service => return self.exec_start(context, &pair, events),
+            "Environment" if service => self.lists.environment(context, &pair.value),
+            "EnvironmentFile" if service => self.lists.file(context, &pair.value),
+            "PassEnvironment" if service => self.lists.names("PassEnvironment", context, &pair.value),
+            "UnsetEnvironment" if service => self.lists.names("UnsetEnvironment", context, &pair.value),
+            "ExecStart" if service => return self.exec_start(context, &pair),
             key if service && verify::is_command(key) => {
                 if !pair.value.is_empty() {
-                    exec::parse(context, &pair.value, &mut Vec::new(), events)?;
+                    exec::parse(context, &pair.value, &mut Vec::new())?;
                 }
                 self.set(context, pair);
             }
@@ -183,25 +182,25 @@ impl Loaded {
             key => {
                 let kind = EventKind::UnknownKey { section: pair.section.to_owned(), key: key.to_owned() };
                 let text = format!("{key}={}", pair.value.text());
-                events.add(kind, pair.key_at, &text);
+                context.events.add(kind, pair.key_at, &text);
             }
         }
         Ok(())
     }
 
-    fn exec_start(&mut self, context: &Context<'_>, pair: &Pair, events: &mut Events) -> Result<(), LoadState> {
+    fn exec_start(&mut self, context: &mut Context<'_>, pair: &Pair) -> Result<(), LoadState> {
         if pair.value.is_empty() {
             self.reset = Some(pair.at.clone());
             for exec in self.execs.drain(..) {
                 let kind = EventKind::Reset { key: "ExecStart".to_owned(), by: pair.at.clone() };
                 let words: Vec<&str> = exec.words.iter().map(|word| word.text.as_str()).collect();
-                events.add(kind, exec.at.clone(), &words.join(" "));
+                context.events.add(kind, exec.at.clone(), &words.join(" "));
                 self.replaced.push(exec);
             }
             self.replaced.truncate(MAX_COMMANDS);
             return Ok(());
         }
-        let parsed = exec::parse(context, &pair.value, &mut self.execs, events);
+        let parsed = exec::parse(context, &pair.value, &mut self.execs);
         self.execs.truncate(MAX_COMMANDS);
         parsed
     }
