@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use kubelet_config::kubelet::host_tree::HostTree;
+use kubelet_config::kubelet::machine::Packages;
 use kubelet_config::kubelet::resolve::{Inputs, Overrides};
 use kubelet_config::kubelet::snapshot::{CloudFacts, ClusterFacts, Intent, Lifecycle, Snapshot};
 use kubelet_config::kubelet::systemd::Manager;
@@ -197,7 +198,10 @@ fn first_line(tree: &HostTree, path: &str) -> Option<String> {
 
 fn systemd_version(tree: &HostTree) -> Option<u32> {
     let names = LIBRARIES.iter().filter_map(|directory| tree.list(Path::new(directory)).ok()).flatten();
-    names.into_iter().find_map(|name| systemd::major(name.to_str()?.strip_prefix("libsystemd-shared-")?))
+    let of_library =
+        names.into_iter().find_map(|name| systemd::major(name.to_str()?.strip_prefix("libsystemd-shared-")?));
+    // A copy of a host may lack its libraries.
+    of_library.or_else(|| systemd::major(&Packages::read(tree).upstream(&["systemd"])?.value))
 }
 
 #[cfg(test)]
@@ -224,6 +228,11 @@ mod tests {
         std::fs::create_dir_all(&directory).unwrap();
         std::fs::write(directory.join("libsystemd-shared-255.4-1.so"), "").unwrap();
         assert_eq!(systemd_version(&HostTree::new(root.path()).unwrap()), Some(255));
+        let status = root.path().join("var/lib/dpkg/status");
+        std::fs::create_dir_all(status.parent().unwrap()).unwrap();
+        std::fs::write(&status, "Package: systemd\nStatus: install ok installed\nVersion: 257.7-1\n").unwrap();
+        std::fs::remove_file(directory.join("libsystemd-shared-255.4-1.so")).unwrap();
+        assert_eq!(systemd_version(&HostTree::new(root.path()).unwrap()), Some(257));
         assert_eq!(full_name("kubelet".to_owned()), "kubelet.service");
     }
 }

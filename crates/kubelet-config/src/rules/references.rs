@@ -197,12 +197,13 @@ pub(super) fn braces_one_word(snapshot: &Snapshot, report: &mut Report) {
 fn shell_default(word: &str, at: &Location) -> Option<Finding> {
     let (start, _) = word.match_indices("${").next()?;
     let (inner, _) = word.get(start + 2..)?.split_once('}')?;
-    let (name, default) = inner.split_once(':')?;
-    let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    (is_name && default.starts_with(['-', '=', '+', '?'])).then_some(())?;
+    let (name, rest) = inner.split_at(inner.find(|c: char| !c.is_ascii_alphanumeric() && c != '_')?);
+    let default = rest.strip_prefix(':').unwrap_or(rest);
+    (!name.is_empty() && default.starts_with(['-', '=', '+', '?'])).then_some(())?;
     let written = format!("${{{inner}}}");
+    let gets = if rest.starts_with(':') { "it as it is" } else { "nothing for it" };
     let message = format!(
-        "the kubelet gets '{}' as it is: systemd knows ${{{name}}}, but no default as a shell has it, and replaces nothing here",
+        "'{}' has a default as in a shell: systemd knows ${{{name}}}, but no default, and the kubelet gets {gets}",
         quoted(&written)
     );
     let right = word.replace(&written, &format!("${{{name}}}"));

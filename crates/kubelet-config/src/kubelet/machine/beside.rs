@@ -9,7 +9,7 @@ use super::credential_provider;
 use crate::kubelet::config::document::{Node, parse};
 use crate::kubelet::effective::Settings;
 use crate::kubelet::location::{Located, Location};
-use crate::kubelet::systemd::{LoadState, Manager, Unit, resolve_unit};
+use crate::kubelet::systemd::{LoadState, Manager, Unit, resolve_unit, system_conf};
 use crate::kubelet::text::{self, numbered, word};
 use crate::kubelet::tree::{Kind, Tree};
 
@@ -142,16 +142,7 @@ fn static_pods(tree: &dyn Tree, directory: &Path) -> Vec<Located<String>> {
 
 /// logind.conf(5): the main file, then the drop-ins by name; of one name the best directory's.
 fn inhibit_delays(tree: &dyn Tree) -> Vec<Located<u64>> {
-    const DIRECTORIES: [&str; 4] = ["/usr/lib/systemd", "/usr/local/lib/systemd", "/run/systemd", "/etc/systemd"];
-    let mut files = BTreeMap::new();
-    for directory in DIRECTORIES {
-        let directory = Path::new(directory).join("logind.conf.d");
-        let names = tree.list(&directory).unwrap_or_default().into_iter().take(MAX_FILES);
-        let drop_ins = names.filter(|name| name.to_string_lossy().ends_with(".conf"));
-        files.extend(drop_ins.map(|name| (name.clone(), directory.join(name))));
-    }
-    let main = Path::new("/etc/systemd/logind.conf").to_owned();
-    std::iter::once(main).chain(files.into_values()).flat_map(|path| delays_of(tree, &path)).collect()
+    system_conf::files(tree, "logind.conf").iter().flat_map(|path| delays_of(tree, path)).collect()
 }
 
 fn delays_of(tree: &dyn Tree, path: &Path) -> Vec<Located<u64>> {

@@ -14,7 +14,7 @@ const STATUS: &str = "/var/lib/dpkg/status";
 const MAX_STATUS_BYTES: usize = 16 << 20;
 
 /// The packages whose versions say something about the node.
-const PACKAGES: &[&str] = &["containerd", "containerd.io", "cri-o", "kubelet"];
+const PACKAGES: &[&str] = &["containerd", "containerd.io", "cri-o", "kubelet", "systemd"];
 
 /// Versions of installed packages, as dpkg writes them (`1:2.1.4-1`), each with its line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl Packages {
     }
 
     /// The upstream version of the first of these packages that is installed: `2.1.4` of `1:2.1.4~ds1-1+deb12u1`.
-    pub(super) fn upstream(&self, names: &[&str]) -> Option<Located<String>> {
+    pub fn upstream(&self, names: &[&str]) -> Option<Located<String>> {
         let found = names.iter().find_map(|name| self.0.get(*name))?;
         let bare = found.value.rsplit(':').next().unwrap_or_default();
         let end = bare.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(bare.len());

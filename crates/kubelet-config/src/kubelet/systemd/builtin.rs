@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::specifiers::Specifiers;
 use super::verify::get;
-use super::{Assignment, Manager, Settings, Source, env_file, names};
+use super::{Assignment, Manager, Settings, Source, env_file, names, system_conf};
 use crate::kubelet::location::{Located, Location};
 use crate::kubelet::text::small;
 use crate::kubelet::tree::Tree;
@@ -137,6 +137,12 @@ pub(super) fn variables(tree: &dyn Tree, manager: &Manager, name: &str, settings
     set("LANG", &lang, &nowhere);
     for (name, value) in &manager.environment {
         set(name, value, &nowhere);
+    }
+    // A running systemd has told its environment.
+    for one in system_conf::environment(tree).iter().filter(|_| manager.environment.is_empty()) {
+        if let Some((name, value)) = one.value.split_once('=') {
+            set(name, value, &one.at);
+        }
     }
     for unknown in ["INVOCATION_ID", "JOURNAL_STREAM", "SYSTEMD_EXEC_PID"] {
         set(unknown, "", &nowhere);

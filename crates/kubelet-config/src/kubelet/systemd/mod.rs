@@ -17,6 +17,7 @@ mod paths;
 mod source;
 mod specifiers;
 mod syntax;
+pub(crate) mod system_conf;
 mod verify;
 mod words;
 

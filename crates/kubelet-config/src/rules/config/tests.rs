@@ -339,3 +339,11 @@ fn a_cgroup_that_a_script_may_make_is_no_fatal_finding() {
     let tree = tree.file("/etc/systemd/system/kubelet.service.d/11-kind.conf", made);
     assert!(found(&tree, Inputs::default(), "CF007").is_empty());
 }
+
+#[test]
+fn a_relative_path_of_a_drop_in_stays_relative() {
+    let text = format!("{HEAD}podLogsDir: logs\n");
+    assert!(found(&kubeadm().file(CONFIG, text.clone()), version("1.36.3"), "CF007").is_empty());
+    let found = found(&with_dir().file("/d/a.conf", text), version("1.36.3"), "CF007");
+    assert!(found[0].starts_with("fatal /d/a.conf:3: podLogsDir is 'logs'"), "{found:?}");
+}

@@ -48,7 +48,10 @@ const CHECKERS: &[(&str, Checker)] = &[
     ("memoryThrottlingFactor", |_, _, value| {
         if_not(value.as_f64().is_none_or(|factor| factor > 0.0 && factor <= 1.0), "it takes more than 0 and at most 1")
     }),
-    ("podLogsDir", |_, _, value| if_not(is_clean(text(value)) && text(value).is_ascii(), CLEAN)),
+    // A relative path of the main file is absolute by now; one of a drop-in stays as it is.
+    ("podLogsDir", |_, _, value| {
+        if_not(text(value).starts_with('/') && is_clean(text(value)) && text(value).is_ascii(), CLEAN)
+    }),
     ("preloadedImagesVerificationAllowlist", image_pattern),
     ("qosReserved", |_, _, value| {
         let percent = text(value).strip_suffix('%').and_then(|number| number.parse().ok());
@@ -362,7 +365,7 @@ fn is_target(endpoint: &str) -> bool {
     port.bytes().all(|byte| byte.is_ascii_digit()) && !host.contains(char::is_whitespace)
 }
 
-const CLEAN: &str = "it takes a path without '.', '..', doubled or final slashes";
+const CLEAN: &str = "it takes an absolute path without '.', '..', doubled or final slashes";
 
 /// Whether Go's `filepath.Clean` leaves a path as it is.
 fn is_clean(path: &str) -> bool {

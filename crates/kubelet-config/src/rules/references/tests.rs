@@ -128,6 +128,8 @@ fn a_default_as_a_shell_has_it_and_the_colon_are_named() {
     let shell_has = found(&tree, Inputs::default(), "SD006");
     assert!(shell_has[0].starts_with("error /etc/systemd/system/kubelet.service.d/20-own.conf:4"), "{shell_has:?}");
     assert!(crate::rules::tests::support::fixed(&tree, &Inputs::default(), "SD006")[0].contains("--node-ip=${IP}\n"));
+    let nothing = found(&unit("/usr/bin/kubelet --node-ip=${IP-10.0.0.7}"), Inputs::default(), "SD006");
+    assert!(nothing[0].starts_with("error") && nothing[0].contains("gets nothing for it"), "{nothing:?}");
     let colon = unit(":/usr/bin/kubelet $IP $ARGS");
     let fatal = findings_with(&colon, Inputs::default()).into_iter().filter(|one| one.severity == Severity::Fatal);
     let fatal: Vec<_> = fatal.map(|one| one.rule).collect();

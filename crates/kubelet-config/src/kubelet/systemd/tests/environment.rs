@@ -227,3 +227,18 @@ fn user_and_directories_set_variables() {
     );
     assert_eq!(words("ExecStart=/bin/x ${HOME}${USER}"), [""]);
 }
+
+#[test]
+fn the_managers_own_environment_is_that_of_its_configuration() {
+    let tree = service("Environment=B=unit\nExecStart=/bin/x $A $B")
+        .file("/etc/systemd/system.conf", "[Manager]\nDefaultEnvironment=A=gone\n")
+        .file(
+            "/usr/lib/systemd/system.conf.d/10.conf",
+            "[Manager]\nDefaultEnvironment=\nDefaultEnvironment=\"A=--v=2 --x\" B=manager\n",
+        );
+    let words: Vec<String> = load(&tree).argv.iter().map(|word| word.text.clone()).collect();
+    assert_eq!(words, ["/bin/x", "--v=2", "--x", "unit"]);
+    let own = BTreeMap::from([("A".to_owned(), "running".to_owned())]);
+    let running = Manager { environment: own, ..Manager::default() };
+    assert_eq!(resolve_unit(&tree, "k.service", &running).argv[1].text, "running", "systemd has said it");
+}
