@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use super::child;
 use super::cloud_init::{self, CloudInit};
 use super::credential::{self, ClientCertificate, Credential};
-use super::process::ProcessId;
+use super::process::{ProcessId, children_named};
 use crate::files;
 
 /// The hidden subcommand that reads a kubelet's configuration.
@@ -33,12 +33,14 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// As long as a command line is that Linux takes with a stack of the usual 8 MiB.
 const MAX_COMMAND_LINE_BYTES: u64 = 2 * 1024 * 1024;
-/// The kubeconfigs of kubeadm, of the kubelet's own default, of k3s and of RKE2.
-const USUAL_KUBECONFIGS: [&str; 4] = [
+/// The kubeconfigs of kubeadm, of the kubelet's own default, of k3s, RKE2, k0s and `MicroK8s`.
+const USUAL_KUBECONFIGS: [&str; 6] = [
     "/etc/kubernetes/kubelet.conf",
     "/var/lib/kubelet/kubeconfig",
     "/var/lib/rancher/k3s/agent/kubelet.kubeconfig",
     "/var/lib/rancher/rke2/agent/kubelet.kubeconfig",
+    "/var/lib/k0s/kubelet.conf",
+    "/var/snap/microk8s/current/credentials/kubelet.config",
 ];
 
 /// What the child prints, in JSON: what is known of the kubelet, or why it cannot be read, with the file; and how far cloud-init is.
@@ -114,6 +116,8 @@ pub struct KubeletFacts {
     pub runtime_socket: Option<PathBuf>,
     /// Whether these facts are from a kubelet's command line, so that the kubelet uses this kubeconfig.
     pub is_of_kubelet: bool,
+    /// The kubelet's process, if the process that was asked for is not the kubelet itself but has started it.
+    pub child: Option<ProcessId>,
     /// The credential in that kubeconfig.
     pub credential: Credential,
 }
@@ -132,6 +136,7 @@ impl KubeletFacts {
             port: None,
             runtime_socket: None,
             is_of_kubelet: false,
+            child: None,
             credential,
         }
     }
@@ -176,7 +181,9 @@ impl KubeletFacts {
         let (facts, _) = read_in_child(Some(pid)).await?;
         let facts = facts?;
         Ok(match known {
-            Some(known) if !facts.is_of_kubelet => Self { healthz: facts.healthz, is_of_kubelet: false, ..known },
+            Some(known) if !facts.is_of_kubelet => {
+                Self { healthz: facts.healthz, is_of_kubelet: false, child: None, ..known }
+            }
             _ => facts,
         })
     }
@@ -186,13 +193,11 @@ impl KubeletFacts {
     /// # Errors
     /// When they cannot be read, naming the file.
     pub fn read(pid: i32) -> Result<Self, String> {
-        let path = format!("/proc/{pid}/cmdline");
-        let command_line = files::read(Path::new(&path), MAX_COMMAND_LINE_BYTES);
-        let command_line = command_line.map_err(|error| format!("{path}: {error}"))?;
-        let flags = parse_argv(&args::words(command_line.as_bytes()), &Location::file(&path));
+        let own = flags_of(pid)?;
+        let (child, flags) = if is_kubelet(&own) { (None, own) } else { started_by(pid).unwrap_or((None, own)) };
         let flag = |name| flags.value(name).filter(|value| !value.is_empty());
         let absolute = |name| flag(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let is_of_kubelet = flag("config").is_some() || flag("kubeconfig").is_some();
+        let is_of_kubelet = is_kubelet(&flags);
         let tree = root()?;
         let settings = settings(&tree, &flags)?;
         let usual = Self::usual();
@@ -205,8 +210,33 @@ impl KubeletFacts {
         let (runtime_socket, port) = (runtime_socket(&settings), Port::of(&settings));
         let given = override_in(&flags).unwrap_or_else(|| facts.node_name.clone());
         let node_name = name(&credential, given);
-        Ok(Self { node_name, kubeconfig, port, runtime_socket, is_of_kubelet, credential, ..facts })
+        Ok(Self { node_name, kubeconfig, port, runtime_socket, is_of_kubelet, child, credential, ..facts })
     }
+}
+
+/// The kubelet's flags on the command line of a process; none on that of k3s, RKE2 or k0s, which is a subcommand with flags of its own,
+/// such as `--config`.
+fn flags_of(pid: i32) -> Result<CommandLine, String> {
+    let path = format!("/proc/{pid}/cmdline");
+    let command_line = files::read(Path::new(&path), MAX_COMMAND_LINE_BYTES);
+    let command_line = command_line.map_err(|error| format!("{path}: {error}"))?;
+    let mut words = args::words(command_line.as_bytes());
+    if words.get(1).is_some_and(|word| !word.starts_with('-')) {
+        words.truncate(1);
+    }
+    Ok(parse_argv(&words, &Location::file(&path)))
+}
+
+fn is_kubelet(flags: &CommandLine) -> bool {
+    ["config", "kubeconfig"].iter().any(|name| flags.value(name).is_some_and(|value| !value.is_empty()))
+}
+
+/// The kubelet that this process has started, as RKE2, k0s and a shell do, and its flags. k3s and `MicroK8s` run it inside themselves.
+fn started_by(parent: i32) -> Option<(Option<ProcessId>, CommandLine)> {
+    children_named(parent, "kubelet").into_iter().find_map(|id| {
+        let flags = flags_of(id.pid).ok().filter(is_kubelet)?;
+        Some((Some(id), flags))
+    })
 }
 
 /// The host's name. In lower case the kubelet uses it for the Node (`k8s.io/kubernetes/pkg/util/node`, `GetHostname`).
@@ -254,6 +284,8 @@ fn settings(tree: &dyn Tree, flags: &CommandLine) -> Result<Settings, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::{Command, Stdio};
+
     use kubelet_config::kubelet::tree::MemoryTree;
 
     use super::*;
@@ -305,9 +337,37 @@ mod tests {
 
     #[test]
     fn a_command_line_that_is_not_a_kubelets_has_no_node_name_and_no_kubeconfig() {
-        let pid = i32::try_from(std::process::id()).unwrap();
-        assert_eq!(KubeletFacts::read(pid), KubeletFacts::read_files());
+        assert_eq!(KubeletFacts::read(own_pid()), KubeletFacts::read_files());
         let error = KubeletFacts::read(i32::MAX).unwrap_err();
         assert!(error.starts_with("/proc/2147483647/cmdline: "), "{error}");
+    }
+
+    #[test]
+    fn a_kubelet_that_another_program_has_started_is_found_by_its_parent_and_flags() {
+        let directory = tempfile::tempdir().unwrap();
+        let program = directory.path().join("kubelet");
+        std::os::unix::fs::symlink("/bin/sh", &program).unwrap();
+        let start = |argument: &str| {
+            let words = ["-c", "read line", argument];
+            let child = Command::new(&program).args(words).stdin(Stdio::piped()).spawn().unwrap();
+            let pid = i32::try_from(child.id()).unwrap();
+            // Until its exec it has the name of this test.
+            while children_named(own_pid(), "kubelet").iter().all(|id| id.pid != pid) {}
+            (child, pid)
+        };
+        let (mut other, _) = start("--version");
+        assert_eq!(KubeletFacts::read(own_pid()).unwrap().child, None, "no flag says that it is a kubelet");
+        let (mut kubelet, pid) = start("--kubeconfig=/none/kubelet.conf");
+        let facts = KubeletFacts::read(own_pid()).unwrap();
+        assert_eq!(facts.child.map(|id| id.pid), Some(pid));
+        assert!(facts.is_of_kubelet && facts.kubeconfig == Some("/none/kubelet.conf".into()), "{facts:?}");
+        for child in [&mut other, &mut kubelet] {
+            drop(child.stdin.take());
+            child.wait().unwrap();
+        }
+    }
+
+    fn own_pid() -> i32 {
+        i32::try_from(std::process::id()).unwrap()
     }
 }

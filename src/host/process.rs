@@ -10,6 +10,7 @@ use procfs::process::{Process as ProcEntry, Stat, Status};
 use procfs::{FromRead as _, ProcError};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use serde::{Deserialize, Serialize};
 use tokio::io::unix::AsyncFd;
 
 use super::kernel::is_connection_table_full;
@@ -25,7 +26,7 @@ const SAMPLE_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_THREADS: usize = 512;
 
 /// A process, so named that a reused pid is not taken for it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessId {
     pub pid: i32,
     /// When it started, in clock ticks since boot (`proc_pid_stat(5)`, field 22).
@@ -246,12 +247,22 @@ pub async fn sample_off_loop(what: &str, id: ProcessId, healthz: Option<SocketAd
     blocking::run(&format!("sampling the {what}"), SAMPLE_TIMEOUT, move || sample(id, healthz)).await.ok().flatten()
 }
 
-/// Children of a process that have ended with all their threads and that it has not reaped, at most 64. Reads a file of each process.
+/// The children of a process. Reads a file of each process of the host.
+fn children_of(parent: i32) -> impl Iterator<Item = Stat> {
+    let processes = procfs::process::all_processes().into_iter().flatten().flatten();
+    processes.filter_map(|process| process.stat().ok()).filter(move |stat| stat.ppid == parent)
+}
+
+/// Children of a process that have ended with all their threads and that it has not reaped, at most 64.
 pub fn zombies_of(parent: i32) -> Vec<ProcessId> {
-    let stats =
-        procfs::process::all_processes().into_iter().flatten().flatten().filter_map(|process| process.stat().ok());
-    let zombies = stats.filter(|stat| stat.state == 'Z' && stat.ppid == parent && stat.num_threads <= 1);
+    let zombies = children_of(parent).filter(|stat| stat.state == 'Z' && stat.num_threads <= 1);
     zombies.take(64).map(|stat| ProcessId { pid: stat.pid, start_ticks: stat.starttime }).collect()
+}
+
+/// Children of a process that run and that the kernel knows by this name.
+pub fn children_named(parent: i32, name: &str) -> Vec<ProcessId> {
+    let children = children_of(parent).filter(|stat| stat.comm == name && !matches!(stat.state, 'Z' | 'X'));
+    children.map(|stat| ProcessId { pid: stat.pid, start_ticks: stat.starttime }).collect()
 }
 
 /// Whether a signal has stopped the process. Unlike [`sample`] this waits for nothing.

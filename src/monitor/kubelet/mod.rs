@@ -3,6 +3,7 @@
 //! This file waits and reads. [`Kubelet`] records what was observed and decides what to report.
 
 mod certificate;
+mod child;
 mod cut_off;
 mod lease;
 mod running;
@@ -25,7 +26,7 @@ use crate::condition::{ConditionType, Reason, Uptime};
 use crate::host::clock::{next_multiple, uptime, wall};
 use crate::host::healthz::{self, Probe, Prober};
 use crate::host::kubelet::{Healthz, KubeletFacts, UNIT_NAMES, Watched};
-use crate::host::process::{self, ProcessId, Sample, holder};
+use crate::host::process::{self, Process, ProcessId, Sample, holder};
 use crate::host::{blocking, journal};
 
 /// Time between the starts of two probes of a kubelet that answers.
@@ -45,6 +46,9 @@ const READ_TIMEOUT: Duration = Duration::from_secs(5);
 const EXEC_WAIT: Duration = Duration::from_millis(200);
 /// It is read again after this time, until the kubelet answers. From then on it is read again for the client certificate alone.
 const READ_FACTS_EVERY: Duration = Duration::from_secs(5);
+/// The same while the next child of the unit's main process is awaited.
+const FIND_CHILD_EVERY: Duration = Duration::from_secs(1);
+
 /// A result of the work outside the loop, which must not wait for a kubelet or a disk.
 #[derive(Debug)]
 enum Done {
@@ -58,6 +62,8 @@ struct Loop {
     inputs: Inputs,
     kubelet: Kubelet,
     follower: Follower,
+    /// The kubelet, where the unit's main process has started it.
+    child: Option<Process>,
     reporter: Reporter,
     work: JoinSet<Done>,
     prober: Option<Prober>,
@@ -83,6 +89,7 @@ pub async fn run(inputs: Inputs) {
         follower: Follower::new(ConditionType::KubeletHealthy, units, &inputs),
         reporter: Reporter::new(ConditionType::KubeletHealthy, inputs.reports.clone()),
         inputs,
+        child: None,
         work: JoinSet::new(),
         prober: None,
         next_probe: Some(Uptime::ZERO),
@@ -97,6 +104,7 @@ pub async fn run(inputs: Inputs) {
         tokio::select! {
             biased;
             event = this.follower.next() => this.observe(Observation::Service(event)),
+            pid = ended(&this.child) => this.child_exited(pid, uptime()),
             Some(Ok(done)) = this.work.join_next() => this.take_in(done, uptime()),
             Ok(()) = this.inputs.api.changed() => {}
             () = sleep(wake) => {}
@@ -111,6 +119,15 @@ pub async fn run(inputs: Inputs) {
     }
 }
 
+/// Returns the pid of the process when it has ended.
+async fn ended(process: &Option<Process>) -> i32 {
+    match process {
+        Some(process) => process.ended().await,
+        None => std::future::pending().await,
+    }
+    process.as_ref().map_or(0, |process| process.id.pid)
+}
+
 impl Loop {
     fn observe(&mut self, observation: Observation) {
         self.kubelet.observe(observation, uptime());
@@ -123,8 +140,9 @@ impl Loop {
         let facts = self.next_facts.filter(|_| process.is_some());
         let open = self.follower.open_again_at(self.kubelet.service.process_to_open());
         let look = process.map(|_| self.next_look);
-        let due = [probe, look, facts, open, self.kubelet.service.deadline(now)];
-        due.into_iter().flatten().fold(self.reporter.due_at(now), Ord::min)
+        let deadlines = [self.kubelet.service.deadline(now), self.kubelet.child.deadline(now)];
+        let due = [probe, look, facts, open].into_iter().chain(deadlines);
+        due.flatten().fold(self.reporter.due_at(now), Ord::min)
     }
 
     fn take_in(&mut self, done: Done, now: Uptime) {
@@ -150,13 +168,15 @@ impl Loop {
             return;
         }
         // Until its exec the process has another command line.
-        self.next_facts = Some(now + READ_FACTS_EVERY);
+        self.next_facts =
+            Some(now + if self.kubelet.child.is_awaited(now) { FIND_CHILD_EVERY } else { READ_FACTS_EVERY });
         let is_settled = self.kubelet.running.is_settled();
         match facts {
             Ok(mut facts) => {
+                self.open_child(pid, facts.child);
                 self.certificate = facts.certificate().cloned().map(|certificate| Certificate::new(certificate, now));
                 if !is_settled {
-                    self.set_prober(pid, &facts);
+                    self.set_prober(&facts);
                 } else if let Some(known) = self.inputs.kubelet.borrow().as_ref() {
                     // Files that were changed since it was started do not change where it answers.
                     facts.healthz = known.healthz.clone();
@@ -164,7 +184,7 @@ impl Loop {
                 self.set_facts(&facts);
             }
             Err(error) if self.prober.is_none() => {
-                self.observe(Observation::Probed(pid, Probe::Impossible(error), None));
+                self.observe(Observation::Probed(self.kubelet.running.id.pid, Probe::Impossible(error), None));
             }
             Err(_) => {}
         }
@@ -175,7 +195,25 @@ impl Loop {
         }
     }
 
-    fn set_prober(&mut self, pid: i32, facts: &KubeletFacts) {
+    /// Opens the kubelet that the process of this pid has started, if it is not watched yet.
+    fn open_child(&mut self, parent: i32, found: Option<ProcessId>) {
+        let new = found.filter(|id| self.kubelet.child.running != Some(*id));
+        // One that cannot be opened has ended, or will be found again.
+        if let Some(child) = new.and_then(|id| Process::open(id.pid).ok().filter(|child| child.id == id)) {
+            self.observe(Observation::ChildStarted(parent, child.id));
+            self.child = Some(child);
+        }
+    }
+
+    fn child_exited(&mut self, pid: i32, now: Uptime) {
+        self.inputs.timeline.note("kubelet", &format!("pid {pid}, a child of its unit's main process, has ended"), now);
+        self.child = None;
+        self.observe(Observation::ChildExited(pid));
+        self.next_facts = self.next_facts.map(|_| now + FIND_CHILD_EVERY);
+    }
+
+    fn set_prober(&mut self, facts: &KubeletFacts) {
+        let pid = self.kubelet.running.id.pid;
         let url = match (&self.inputs.settings.kubelet.healthz_url, &facts.healthz) {
             (Some(url), _) | (None, Healthz::Url(url)) => url,
             (None, Healthz::Disabled) => return self.observe(Observation::NotProbed(pid)),
@@ -199,6 +237,7 @@ impl Loop {
         let is_opened = matches!(event, ServiceEvent::Opened(..));
         self.observe(Observation::Service(event));
         if is_opened {
+            self.child = None;
             (self.prober, self.next_facts) = (None, Some(now + EXEC_WAIT));
         }
     }
@@ -206,12 +245,12 @@ impl Loop {
     /// Starts the work outside the loop that is due.
     fn start_work(&mut self, now: Uptime) {
         self.follower.read_upgrade(&self.kubelet.service, now);
+        if let Some(process) = self.kubelet.process() {
+            self.look(process, now);
+            self.probe(process, now);
+        }
         match self.kubelet.service.process() {
-            Some(process) => {
-                self.look(process, now);
-                self.probe(process, now);
-                self.read_facts(process.pid, now);
-            }
+            Some(process) => self.read_facts(process.pid, now),
             // Once the unit has been read, or cannot be.
             None if self.kubelet.service.bus != Bus::Connecting
                 && self.inputs.kubelet.borrow().is_none()
@@ -304,7 +343,7 @@ impl Loop {
 
     /// Reports the present view; `false` when the channel of reports is closed.
     async fn report(&mut self, now: Uptime) -> bool {
-        let (process, unit) = (self.kubelet.service.process(), &self.kubelet.service.unit);
+        let (process, unit) = (self.kubelet.process(), &self.kubelet.service.unit);
         let port = self.inputs.kubelet.borrow().as_ref().and_then(|facts| facts.port.clone());
         let watched = Watched {
             // Until systemd has answered once, the unit has a description instead of its name.

@@ -46,10 +46,6 @@ struct FailedProbes {
 }
 
 impl RunningKubelet {
-    pub(super) fn new(id: ProcessId) -> Self {
-        Self { id, ..Self::default() }
-    }
-
     /// Takes in a probe, and a sample of the process if the probe failed or the process is suspended.
     pub(super) fn probed(&mut self, probe: Probe, sample: Option<Sample>, now: Uptime) {
         match &probe {

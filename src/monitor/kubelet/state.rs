@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use super::child::Child;
 use super::running::{API_NEEDED, RunningKubelet};
 use crate::condition::{Finding, Reason, Uptime, View};
 use crate::facts::{ApiFacts, Reach};
 use crate::host::healthz::Probe;
-use crate::host::process::{Holder, Sample};
+use crate::host::process::{Holder, ProcessId, Sample};
 use crate::monitor::service::Service;
 use crate::monitor::service::ended::Ended;
 use crate::monitor::service::follow::ServiceEvent;
@@ -21,6 +22,10 @@ pub enum Observation {
     Probed(i32, Probe, Option<Sample>),
     /// The process of this pid serves no /healthz.
     NotProbed(i32),
+    /// The process of this pid, the unit's main process, has started this kubelet.
+    ChildStarted(i32, ProcessId),
+    /// The kubelet of this pid has ended, which the main process had started.
+    ChildExited(i32),
     /// Why this run of the unit ended, as its last lines say it.
     LastWords { invocation: String, words: Option<String> },
     /// The process of the unit that has kept it from ending since that of this pid ended; none if it has ended too.
@@ -30,6 +35,9 @@ pub enum Observation {
 #[derive(Debug)]
 pub struct Kubelet {
     pub(super) service: Service,
+    /// The unit's main process, which [`Self::child`] and [`Self::running`] are about.
+    main: Option<ProcessId>,
+    pub(super) child: Child,
     pub(super) running: RunningKubelet,
     /// Since when the API server has answered; none while it does not.
     api_reached: Option<Uptime>,
@@ -38,7 +46,12 @@ pub struct Kubelet {
 impl Kubelet {
     pub fn new(start_grace: Duration) -> Self {
         let service = Service::new("the kubelet's unit", start_grace);
-        Self { service, running: RunningKubelet::default(), api_reached: None }
+        Self { service, main: None, child: Child::default(), running: RunningKubelet::default(), api_reached: None }
+    }
+
+    /// The kubelet's process: a child of the unit's main process, or that one itself.
+    pub fn process(&self) -> Option<ProcessId> {
+        self.service.process().map(|main| self.child.running.unwrap_or(main))
     }
 
     /// The run of the unit that has ended and whose last error is not known yet.
@@ -50,9 +63,22 @@ impl Kubelet {
 
     pub fn observe(&mut self, observation: Observation, now: Uptime) {
         match observation {
-            Observation::Service(event) => self.service.observe(event, now),
+            Observation::Service(event) => {
+                if let ServiceEvent::OomKill(kill) = &event {
+                    self.child.oom_killed(kill);
+                }
+                self.service.observe(event, now);
+            }
             Observation::Probed(pid, probe, sample) => self.of(pid, |running| running.probed(probe, sample, now)),
             Observation::NotProbed(pid) => self.of(pid, |running| running.is_unprobed = true),
+            Observation::ChildStarted(parent, id) if self.main.is_some_and(|main| main.pid == parent) => {
+                self.child.running = Some(id);
+            }
+            Observation::ChildStarted(..) => {}
+            Observation::ChildExited(pid) => {
+                self.child.exited(pid, now);
+                self.of(pid, |running| *running = RunningKubelet::default());
+            }
             Observation::HeldBy(pid, holder) => {
                 if let Some(ended) = self.service.last_end.as_mut().filter(|ended| ended.run.pid == pid) {
                     ended.after.held_by = holder;
@@ -64,12 +90,15 @@ impl Kubelet {
                 }
             }
         }
-        let id = self.service.process().unwrap_or_default();
-        if self.running.id != id {
-            self.running = RunningKubelet::new(id);
+        let main = self.service.process();
+        if self.main != main {
+            (self.main, self.child) = (main, Child::default());
+            self.running = RunningKubelet::default();
         }
+        self.running.id = self.process().unwrap_or_default();
         if self.running.answers() {
             self.service.answered();
+            self.child.answered();
         }
     }
 
@@ -101,7 +130,11 @@ impl Kubelet {
         if self.running.answers() && !self.service.is_being_stopped() {
             return Some(self.running.answered_view(now));
         }
-        Some(match self.service.judge(self.running.is_settled(), now) {
+        let judgement = self.service.judge(self.running.is_settled(), now);
+        if let (Judgement::Runs | Judgement::Starting(_), Some(view)) = (&judgement, self.without_child(now)) {
+            return Some(view);
+        }
+        Some(match judgement {
             Judgement::Undecided => return None,
             Judgement::Runs => return self.running.unanswered_view(self.api_reached, now),
             Judgement::Stopped(why) => View::Excused(Finding::new(Reason::KubeletStoppedByOperator, why)),
@@ -115,6 +148,11 @@ impl Kubelet {
             Judgement::NotFound(why) => View::Unknown(Finding::new(Reason::KubeletNotFound, why)),
             Judgement::Unexplained(why) => View::Unexplained(Finding::new(Reason::KubeletNotFound, why)),
         })
+    }
+
+    /// What to report of the end of a kubelet that the unit's main process had started.
+    fn without_child(&self, now: Uptime) -> Option<View> {
+        self.child.view(self.main?.pid, &self.service.name, self.service.start_grace, now)
     }
 
     fn is_start_limit_hit(&self) -> bool {

@@ -1,6 +1,7 @@
 //! What is observed of a kubelet, and what is reported then: how it ends, here; how it does not answer, in `probes`; and how it does not
 //! reach the API server, in `cut_off`. What is made of jobs and ends is tested with the service.
 
+mod child;
 mod cut_off;
 mod probes;
 
