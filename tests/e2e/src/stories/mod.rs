@@ -9,6 +9,7 @@ mod config;
 mod consumers;
 mod crash;
 mod diagnose;
+mod distributions;
 mod documents;
 mod firewall;
 pub mod harness;
@@ -112,6 +113,11 @@ pub const STORIES: &[Story] = &[
     full("life::watchdog", life::a_kubelet_that_systemds_watchdog_ends_is_named_so),
     full("life::stopped_with_its_runtime", life::a_stop_of_the_runtime_is_a_stop_job_too),
     full("life::stopped_with_failed_runtime", life::a_kubelet_that_was_stopped_with_a_failed_runtime_is_a_problem),
+    full("distributions::k0s", distributions::a_kubelet_that_k0s_has_started_is_watched_like_any_other)
+        .only_in(Place::Namespaces),
+    full("distributions::al2023", distributions::the_unit_of_al2023).only_in(Place::Namespaces),
+    full("distributions::aks", distributions::the_unit_of_aks).only_in(Place::Namespaces),
+    full("distributions::read_only_usr", distributions::a_read_only_usr).only_in(Place::Namespaces),
     gate("crash::loop", crash::a_flag_that_does_not_exist_is_a_crash_loop),
     gate("crash::start_limit", crash::the_start_limit_counts_as_a_crash_loop),
     gate("crash::out_of_memory", crash::an_oom_kill_shows_its_limit),
