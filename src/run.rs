@@ -174,7 +174,6 @@ impl Tasks {
         running.spawn(again("the memory's monitor", inputs.clone(), monitor::memory::run));
         running.spawn(again("the storage's monitor", inputs.clone(), monitor::storage::run));
         running.spawn(again("the kernel's monitor", inputs.clone(), monitor::kernel::run));
-        running.spawn(again("the GPUs' monitor", inputs.clone(), monitor::gpu::run));
         running.spawn(again("the custom checks' monitor", inputs.clone(), monitor::custom::run));
         running.spawn(again("the bootstrap's monitor", inputs, monitor::bootstrap::run));
         running.spawn(named("the publisher", publisher.run()));

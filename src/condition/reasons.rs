@@ -100,7 +100,7 @@ reasons! {
     NodeClockWrong: KERNEL, True, false, None, false, "The host's clock differs from the API server's by more than 30 seconds.";
     KernelIsHealthy: KERNEL, True, false, None, false, "The kernel logs no problem, and no limit is nearly reached.";
     NvidiaGPULost: GPU, True, false, None, false, "NVIDIA's driver has logged that a GPU has fallen off the bus (Xid 79, or without an Xid), and has not been loaded again since. Pods that use it fail until the host is rebooted or the GPU is replaced.";
-    NvidiaXidLogged: GPU, True, false, None, false, "NVIDIA's driver has logged an error (Xid) within the last five minutes. The message has each code and how often it was logged.";
+    NvidiaXidLogged: GPU, True, false, None, false, "NVIDIA's driver has logged within the last five minutes an error (Xid), other than of a program alone, or that a GPU cannot be initialized. The message has each code and how often it was logged.";
     GPUIsHealthy: GPU, True, false, None, false, "NVIDIA's driver is loaded and logs no error.";
     BootstrapStuck: BOOTSTRAP, False, false, None, false, "The Node has not become ready within ten minutes ([bootstrap] deadline_secs) and is stuck at the stage that the message names.";
     BootstrapStageLate: BOOTSTRAP, Unknown, false, None, false, "The Node is not ready yet, and the stage of its bootstrap that the message names takes longer than usual.";

@@ -5,7 +5,6 @@
 pub mod bootstrap;
 pub mod config;
 pub mod custom;
-pub mod gpu;
 pub mod kernel;
 pub mod kubelet;
 pub mod memory;
@@ -75,9 +74,14 @@ impl Reporter {
 
 /// Whether `text` begins with `line`, in which `*` is for any text.
 fn begins_like(text: &str, line: &str) -> bool {
+    rest_after(text, line).is_some()
+}
+
+/// What follows in `text` if it begins with `line`, in which `*` is for any text.
+fn rest_after<'a>(text: &'a str, line: &str) -> Option<&'a str> {
     let mut parts = line.split('*');
-    let Some(rest) = parts.next().and_then(|start| text.strip_prefix(start)) else { return false };
-    parts.try_fold(rest, |rest, part| Some(rest.split_once(part)?.1)).is_some()
+    let rest = text.strip_prefix(parts.next()?)?;
+    parts.try_fold(rest, |rest, part| Some(rest.split_once(part)?.1))
 }
 
 /// The time of day at an earlier time since boot, in whole seconds. What is shown has the time of day; what is compared, that since boot.

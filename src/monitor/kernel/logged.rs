@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::gpu::{self, LostGpus};
 use super::patterns::{self, Class};
 use super::witness::{Detector, Witnesses};
 use crate::condition::{Finding, Reason, Uptime};
@@ -28,6 +29,8 @@ const HARDWARE_LASTS: Duration = Duration::from_hours(24);
 const MAX_LINE_BYTES: usize = 200;
 /// Work of the kernel that has waited for longer than this is as bad as a hard lockup.
 const WORKQUEUE_STUCK_SECS: u64 = 120;
+/// A line break in a record, as /dev/kmsg has it.
+const LINE_BREAK: &str = "\\x0a";
 /// The lines of an event of the hardware (APEI) begin with its number in braces, and this.
 const HARDWARE_EVENT: &str = "[Hardware Error]: ";
 
@@ -52,11 +55,15 @@ struct Trouble {
     last: Evidence,
 }
 
-/// What is remembered of the log, at most one problem a pattern.
+/// At most one a pattern, by its index, and one a code of an Xid.
+type Troubles = BTreeMap<(usize, Option<u16>), Trouble>;
+
+/// What is remembered of the log.
 #[derive(Debug, Default)]
 pub(super) struct Logged {
-    /// By the index of the pattern.
-    troubles: BTreeMap<usize, Trouble>,
+    troubles: Troubles,
+    gpu_errors: Troubles,
+    lost_gpus: LostGpus,
     /// The last ones, at most [`LOCKUP_STALLS`].
     stalls: Vec<Evidence>,
     /// The line with the severity of the last event of the hardware.
@@ -67,24 +74,30 @@ pub(super) struct Logged {
 impl Logged {
     /// Takes in a line; returns what it is evidence of.
     pub(super) fn take(&mut self, line: &Line, now: Now) -> Option<Class> {
+        self.lost_gpus.take(line);
         let text = self.whole(&line.text)?;
         let index = patterns::find(&text, line.level)?;
-        let class = patterns::pattern(index).class;
+        let (class, key) = (patterns::pattern(index).class, (index, gpu::code(&text)));
         let at = if line.is_old { line.at } else { now.uptime };
-        let text = redact::escape_controls(&redact::bounded(&text, MAX_LINE_BYTES));
+        let text = redact::escape_controls(&redact::bounded(&text.replace(LINE_BREAK, " "), MAX_LINE_BYTES));
+        if class == Class::LostGpu {
+            self.lost_gpus.lost(line, text);
+            return Some(class);
+        }
         let before = self.witnesses.counters.filter(|_| !line.is_old);
         let mut evidence = Evidence { at, time: wall_at(at, now), line: text, is_old: line.is_old, since: at, before };
         if class == Class::Stall {
             self.stalled(evidence.clone());
         }
         if !line.is_old {
-            let known = self.troubles.remove(&index);
+            let troubles = if class == Class::GpuError { &mut self.gpu_errors } else { &mut self.troubles };
+            let known = troubles.remove(&key);
             if let Some(Trouble { last, .. }) = known.as_ref().filter(|known| at < known.last.at + class.lasts()) {
                 (evidence.since, evidence.before) = (last.since, last.before);
             }
             let known = known.filter(|trouble| !trouble.is_over(at));
             let (count, first) = known.map_or((1, evidence.time), |trouble| (trouble.count + 1, trouble.first));
-            self.troubles.insert(index, Trouble { count, first, last: evidence });
+            troubles.insert(key, Trouble { count, first, last: evidence });
         }
         Some(class)
     }
@@ -99,7 +112,10 @@ impl Logged {
             text.clone_into(&mut self.event);
             return None;
         }
-        let Some(section) = line.trim_start().strip_prefix("section_type: ") else { return Some(text.into()) };
+        let line = line.trim_start();
+        // The second of one that the kernel does not know.
+        let section = line.strip_prefix("section_type: ").or(line.strip_prefix("section type: "));
+        let Some(section) = section else { return Some(text.into()) };
         self.event.starts_with(number).then(|| format!("{}, section_type: {section}", self.event).into())
     }
 
@@ -121,7 +137,7 @@ impl Logged {
 
     /// The last line of that class that counts and was logged since the agent started.
     fn last_of(&self, class: Class, now: Uptime) -> Option<&Evidence> {
-        let of_class = self.troubles.iter().filter(|(index, _)| patterns::pattern(**index).class == class);
+        let of_class = self.troubles.iter().filter(|((index, _), _)| patterns::pattern(*index).class == class);
         let recent = of_class.map(|(_, trouble)| &trouble.last).filter(|last| now < last.at + class.lasts());
         recent.max_by_key(|last| last.at)
     }
@@ -159,20 +175,32 @@ impl Logged {
         Some(Finding::new(Reason::KernelLockedUp, message))
     }
 
-    /// One finding for all problems: a condition shows one.
     fn trouble(&self, now: Uptime) -> Option<Finding> {
-        let present = self.troubles.iter().filter(|(_, trouble)| !trouble.is_over(now));
-        let messages: Vec<_> =
-            present.map(|(index, trouble)| trouble.message(&patterns::pattern(*index).name)).collect();
-        (!messages.is_empty()).then(|| Finding::new(Reason::KernelTroubleLogged, messages.join("; ")))
+        one_finding(Reason::KernelTroubleLogged, present(&self.troubles, now))
     }
+
+    pub(super) fn gpus(&self, now: Uptime) -> Option<Finding> {
+        let reason = if self.lost_gpus.is_empty() { Reason::NvidiaXidLogged } else { Reason::NvidiaGPULost };
+        one_finding(reason, self.lost_gpus.messages().chain(present(&self.gpu_errors, now)))
+    }
+}
+
+/// One finding for all problems: a condition shows one.
+fn one_finding(reason: Reason, messages: impl Iterator<Item = String>) -> Option<Finding> {
+    let messages: Vec<_> = messages.collect();
+    (!messages.is_empty()).then(|| Finding::new(reason, messages.join("; ")))
+}
+
+fn present(troubles: &Troubles, now: Uptime) -> impl Iterator<Item = String> {
+    let present = troubles.iter().filter(move |(_, trouble)| !trouble.is_over(now));
+    present.map(|((index, _), trouble)| trouble.message(&patterns::pattern(*index).name))
 }
 
 impl Class {
     fn lasts(self) -> Duration {
         match self {
             Self::Uncorrected => HARDWARE_LASTS,
-            Self::Trouble => TROUBLE_LASTS,
+            Self::Trouble | Self::LostGpu | Self::GpuError => TROUBLE_LASTS,
             Self::Stall | Self::HardLockup | Self::Workqueue => LOCKUP_WINDOW,
         }
     }
@@ -341,6 +369,11 @@ mod tests {
         assert_eq!(event("recoverable", "PCIe error"), []);
         assert_eq!(event("corrected", "PCIe error"), []);
         assert_eq!(event("corrected", "memory error"), [Reason::KernelTroubleLogged]);
+        // nodejs/build#2894.
+        let mut logged = Logged::default();
+        log(&mut logged, 1000, "{77}[Hardware Error]: event severity: corrected");
+        log(&mut logged, 1000, "{77}[Hardware Error]:   section type: unknown, e8ed898d-df16-43cc-8ecc-54f060ef157f");
+        assert_eq!(reasons(&mut logged, &NOTHING, 1000), [Reason::KernelTroubleLogged]);
     }
 
     /// awslabs/amazon-eks-ami#454: Linux 4.14 has the flag and no counters, and logs a soft lockup once.

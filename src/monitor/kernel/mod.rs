@@ -1,9 +1,10 @@
-//! The kernel: its log, its counters and limits, processes that wait in it for too long, and the host's clock.
+//! The kernel: its log, also of NVIDIA's GPUs, its counters and limits, processes that wait in it for too long, and the host's clock.
 //!
 //! This file waits and reads. [`Kernel`] records what was read and decides what to report.
 
 mod clock;
 mod deadlock;
+mod gpu;
 mod init;
 mod limits;
 mod logged;
@@ -12,6 +13,7 @@ mod state;
 mod witness;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use tokio::task::{JoinSet, spawn_blocking};
@@ -32,12 +34,15 @@ use crate::trouble::Trouble;
 const READ_EVERY: Duration = Duration::from_secs(30);
 /// Between two reports or readings: in a storm each line would cause one.
 const PAUSE: Duration = Duration::from_secs(2);
+/// The directory of NVIDIA's driver, which exists while it is loaded.
+const GPU_DRIVER: &str = "/proc/driver/nvidia";
 
 /// Monitors until the channel of reports is closed.
 pub async fn run(inputs: Inputs) {
     let (mut lines, mut log) = (inputs.kernel_log.lines(), inputs.kernel_log.state());
     let mut kernel = Kernel::new(wall_at(uptime(), Now::read(None)));
-    let mut reporter = Reporter::new(ConditionType::NodeKernelHealthy, inputs.reports);
+    let mut reporter = Reporter::new(ConditionType::NodeKernelHealthy, inputs.reports.clone());
+    let mut gpu_reporter = Reporter::new(ConditionType::NodeGPUHealthy, inputs.reports);
     // The reading that is under way. One that hangs in the kernel is not waited for.
     let (mut reading, mut next_reading) = (JoinSet::new(), Uptime::ZERO);
     // Whether something was seen since the last report.
@@ -46,11 +51,12 @@ pub async fn run(inputs: Inputs) {
         let now = uptime();
         if now >= next_report {
             is_changed = false;
-            if let Some(view) = kernel.view(now) {
+            let (view, gpu_view) = (kernel.view(now), kernel.gpu_view(now));
+            if view.is_some() {
                 next_report = now + PAUSE;
-                if !reporter.report(view, now).await {
-                    return;
-                }
+            }
+            if !reporter.report(view, now).await || !gpu_reporter.report(gpu_view, now).await {
+                return;
             }
         }
         if now >= next_reading && reading.is_empty() {
@@ -72,7 +78,7 @@ pub async fn run(inputs: Inputs) {
                 let class = line.ok().and_then(|line| kernel.logged.take(&line, Now::read(None)));
                 is_changed |= class.is_some();
                 // It is a problem, and no mere warning, once a counter or flag of the kernel confirms it.
-                if class.is_some_and(|class| class != Class::Trouble) {
+                if class.is_some_and(Class::has_witnesses) {
                     next_reading = next_reading.min(uptime() + PAUSE);
                 }
             }
@@ -104,5 +110,12 @@ fn read(hung: BTreeMap<&'static str, (ProcessId, Uptime)>, is_silent: bool) -> R
         switches: init.switches,
         is_excused: init.suspended_by().is_some() || samples::is_busy(init.pressure),
     });
-    Readings { counters: kernel::counters(), released: kernel::released(), usages: kernel::usages(), suspects, silence }
+    Readings {
+        counters: kernel::counters(),
+        released: kernel::released(),
+        usages: kernel::usages(),
+        suspects,
+        silence,
+        has_gpu_driver: Path::new(GPU_DRIVER).exists(),
+    }
 }

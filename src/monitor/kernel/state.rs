@@ -27,6 +27,7 @@ pub(super) struct Readings {
     pub(super) suspects: Vec<Suspect>,
     /// None if systemd answers.
     pub(super) silence: Option<Silence>,
+    pub(super) has_gpu_driver: bool,
 }
 
 #[derive(Debug, Default)]
@@ -43,6 +44,8 @@ pub(super) struct Kernel {
     init: Init,
     limits: Limits,
     clock: Clock,
+    /// Whether a driver of NVIDIA was loaded since the start, or has logged something.
+    has_gpus: bool,
 }
 
 impl Kernel {
@@ -66,6 +69,7 @@ impl Kernel {
     pub(super) fn read(&mut self, readings: Readings, server: Option<ServerTime>, now: Now) {
         let hung = readings.suspects.iter().find(|suspect| suspect.process.pid != INIT_PID).map(|suspect| suspect.name);
         self.logged.witnesses.read(readings.counters, readings.released, hung, now.uptime);
+        self.has_gpus |= readings.has_gpu_driver;
         let deadlock = self.deadlocks.observe(readings.suspects, now.uptime);
         let clock = self.clock.observe(server, now.wall, now.uptime);
         let crash = self.init.observe(readings.silence, now.uptime);
@@ -84,6 +88,14 @@ impl Kernel {
         let since = self.logged.last().unwrap_or(self.started);
         let healthy = format!("no problem has been logged since {since}, and no limit is nearly reached");
         (self.has_been_read || has_problem).then_some(View::Seen { healthy, findings })
+    }
+
+    /// What to report of NVIDIA's GPUs; none before the log has been read, and on a host without one.
+    pub(super) fn gpu_view(&mut self, now: Uptime) -> Option<View> {
+        let findings: Vec<_> = self.logged.gpus(now).into_iter().collect();
+        self.has_gpus |= !findings.is_empty();
+        let healthy = "the NVIDIA driver has logged no error within the last five minutes".into();
+        (self.has_gpus && self.has_been_read).then_some(View::Seen { healthy, findings })
     }
 }
 
@@ -135,6 +147,16 @@ mod tests {
         kernel.log_is(unreadable(), at(1200).uptime);
         assert_eq!(reasons(&kernel, 1259), [], "it was read a minute ago");
         assert_eq!(reasons(&kernel, 1260), [Reason::KernelLogUnreadable]);
+    }
+
+    #[test]
+    fn the_gpus_are_reported_where_their_driver_is_loaded_or_has_logged_something() {
+        let mut kernel = kernel();
+        kernel.log_is(LogState::Readable, at(1000).uptime);
+        assert_eq!(kernel.gpu_view(at(1000).uptime), None);
+        kernel.read(Readings { has_gpu_driver: true, ..Readings::default() }, None, at(1000));
+        let healthy = View::healthy("the NVIDIA driver has logged no error within the last five minutes");
+        assert_eq!(kernel.gpu_view(at(1000).uptime), Some(healthy));
     }
 
     #[test]

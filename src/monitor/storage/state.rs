@@ -17,7 +17,8 @@ const PROBE_SOON: Duration = Duration::from_secs(5);
 /// The least time between two readings for which lines of the kernel's log are the reason.
 const PROMPTED_EVERY: Duration = Duration::from_secs(15);
 /// What lines about a file system or a disk contain. Which one they are about is left to the probe.
-const OF_STORAGE: [&str; 9] = ["XFS", "EXT4-fs", "JBD2", "journal", "BTRFS", "I/O", "nvme", "device-mapper", "md/raid"];
+const OF_STORAGE: [&str; 10] =
+    ["XFS", "EXT4-fs", "JBD2", "journal", "BTRFS", "I/O", "error, dev ", "nvme", "device-mapper", "md/raid"];
 /// The same of a directory that does not exist, or whose file system is probed for another one.
 const SEARCH_EVERY: Duration = Duration::from_mins(10);
 /// Where a kubelet without --root-dir keeps its files: of kubeadm and most distributions, `MicroK8s`, k0s.

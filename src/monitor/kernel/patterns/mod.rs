@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use crate::monitor::begins_like;
+use crate::monitor::{begins_like, rest_after};
 
 /// A line counts at this level or a more severe one, unless the table says otherwise.
 const LEAST_SEVERE_LEVEL: u8 = 4;
@@ -29,6 +29,17 @@ pub(super) enum Class {
     Workqueue,
     /// An error of the hardware that the hardware could not correct.
     Uncorrected,
+    /// A GPU that its driver has lost.
+    LostGpu,
+    /// Another error of a GPU.
+    GpuError,
+}
+
+impl Class {
+    /// Whether a counter or flag of the kernel may make a problem of it.
+    pub(super) fn has_witnesses(self) -> bool {
+        matches!(self, Self::Stall | Self::HardLockup | Self::Workqueue | Self::Uncorrected)
+    }
 }
 
 /// A row of patterns.toml.
@@ -60,7 +71,10 @@ pub(super) fn pattern(index: usize) -> &'static Pattern {
 
 /// The index of the first pattern that matches a line of this level.
 pub(super) fn find(text: &str, level: u8) -> Option<usize> {
-    let is_like = |line: &String| begins_like(text, line);
+    let is_like = |line: &String| match line.strip_suffix('$') {
+        Some(line) => rest_after(text, line) == Some(""),
+        None => begins_like(text, line),
+    };
     let is_level = |(least, line): &(u8, String)| level <= *least && is_like(line);
     let counts = level <= LEAST_SEVERE_LEVEL || TABLE.less_severe.iter().any(is_level);
     let is_of_a_program = TABLE.of_a_program.iter().any(|words| text.contains(words));
