@@ -102,13 +102,12 @@ fn read(hung: BTreeMap<&'static str, (ProcessId, Uptime)>, is_silent: bool) -> R
     let suspect =
         |(name, (process, hung_since))| Some(Suspect { name, process, hung_since, sample: sample(process, None)? });
     let suspects: Vec<_> = hung.into_iter().chain(init).filter_map(suspect).collect();
-    let of_init =
-        |suspects: &[Suspect]| suspects.iter().find(|one| one.process.pid == INIT_PID).map(|one| one.sample.clone());
-    let silence = of_init(&suspects).filter(|_| is_silent).map(|init| Silence {
+    let init = suspects.iter().find(|one| is_silent && one.process.pid == INIT_PID);
+    let silence = init.map(|Suspect { sample, .. }| Silence {
         has_closed_socket: systemd::has_closed_socket(),
         zombies: process::zombies_of(INIT_PID),
-        switches: init.switches,
-        is_excused: init.suspended_by().is_some() || samples::is_busy(init.pressure),
+        switches: sample.switches,
+        is_excused: sample.suspended_by().is_some() || samples::is_busy(sample.pressure),
     });
     Readings {
         counters: kernel::counters(),

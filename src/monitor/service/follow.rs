@@ -53,9 +53,8 @@ pub struct Follower {
     /// The reader of the bus, aborted when the follower is dropped.
     _reader: JoinSet<()>,
     kills: broadcast::Receiver<OomKill>,
-    /// What is read outside the loop, and what it is about.
-    placing: JoinSet<Option<ServiceEvent>>,
-    upgrade: JoinSet<Option<ServiceEvent>>,
+    /// What is read outside the loop.
+    reading: JoinSet<Option<ServiceEvent>>,
     process: Option<Process>,
     /// A main process that could not be opened, and when to try again.
     unopened: Option<(i32, Uptime)>,
@@ -73,9 +72,8 @@ impl Follower {
             reader.spawn(systemd::watch(units, events, inputs.troubles.clone()));
         }
         let kills = inputs.kernel_log.kills();
-        let (placing, upgrade) = (JoinSet::new(), JoinSet::new());
         let (process, unopened, timeline) = (None, None, inputs.timeline.clone());
-        Self { bus, _reader: reader, kills, placing, upgrade, process, unopened, kind, timeline }
+        Self { bus, _reader: reader, kills, reading: JoinSet::new(), process, unopened, kind, timeline }
     }
 
     pub async fn next(&mut self) -> ServiceEvent {
@@ -101,17 +99,16 @@ impl Follower {
             biased;
             Some(event) = self.bus.recv() => ServiceEvent::Bus(event),
             Ok(kill) = self.kills.recv() => ServiceEvent::OomKill(kill),
-            Some(Ok(Some(placed))) = self.placing.join_next() => placed,
-            Some(Ok(Some(upgrade))) = self.upgrade.join_next() => upgrade,
+            Some(Ok(Some(read))) = self.reading.join_next() => read,
             () = ended => ServiceEvent::Exited(self.process.take().map_or(0, |process| process.id.pid)),
         }
     }
 
     /// Reads whether a package manager has stopped the service, if that is to be known.
     pub fn read_upgrade(&mut self, service: &Service, now: Uptime) {
-        let Some((pid, ago)) = service.wants_upgrade(now).filter(|_| self.upgrade.is_empty()) else { return };
+        let Some((pid, ago)) = service.wants_upgrade(now).filter(|_| self.reading.is_empty()) else { return };
         let since = SystemTime::now() - ago - UPGRADES_TAKE;
-        self.upgrade.spawn(async move {
+        self.reading.spawn(async move {
             let read = move || {
                 let (is_locked, is_replaced) = packages::read(Path::new("/"), since);
                 ServiceEvent::Upgrade { pid, is_locked, is_replaced }
@@ -133,7 +130,7 @@ impl Follower {
             Ok(process) => {
                 let (id, started, name) = (process.id, process.id.started(), process.name.clone());
                 (self.process, self.unopened) = (Some(process), None);
-                self.placing.spawn(async move {
+                self.reading.spawn(async move {
                     let read = move || ServiceEvent::Placed(pid, cgroup(pid));
                     blocking::run("reading a service's cgroup", READ_TIMEOUT, read).await.ok()
                 });
