@@ -77,7 +77,9 @@ pub async fn run(inputs: Inputs) {
     let mut reporter = Reporter::new(ConditionType::KubeletConfigValid, inputs.reports);
     sleep(FIRST_AFTER).await;
     loop {
-        if let Some(seen) = read_states(config.files.clone()).await {
+        let files = config.files.clone();
+        let read = move || files.iter().map(|path| FileState::of(path)).collect();
+        if let Ok(seen) = blocking::run("examining the kubelet's files", FILES_TIMEOUT, read).await {
             config.files_read(seen);
         }
         let watched = inputs.watched.borrow().clone();
@@ -90,12 +92,6 @@ pub async fn run(inputs: Inputs) {
         }
         sleep(next_multiple(uptime(), TICK).saturating_sub(uptime())).await;
     }
-}
-
-/// The state of the files; `None` if the disk hangs.
-async fn read_states(files: Vec<PathBuf>) -> Option<Vec<FileState>> {
-    let read = move || files.iter().map(|path| FileState::of(path)).collect();
-    blocking::run("examining the kubelet's files", FILES_TIMEOUT, read).await.ok()
 }
 
 async fn check(arguments: &[String]) -> Result<Answer, String> {

@@ -9,18 +9,27 @@ use crate::host::kernel::Counters;
 const READINGS_APART: Duration = Duration::from_secs(10);
 /// A stall is logged after it has begun, and a reading may be older than the line.
 const STALL_BEGAN: Duration = Duration::from_mins(1);
-/// `M` of `kernel.tainted`: a machine check.
-const TAINT_MACHINE_CHECK: u64 = 1 << 4;
-/// `L` of `kernel.tainted`: a soft lockup.
-const TAINT_SOFT_LOCKUP: u64 = 1 << 14;
-
-/// What the kernel has logged a stall with. Its counter and flag are set by the function that logs it, and so confirm nothing of its own.
+/// What the kernel has logged a line with. Its counter and flag are set by the function that logs the line, and so confirm nothing of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Detector {
+    Hardware,
     SoftLockup,
     HardLockup,
     Rcu,
 }
+
+type Rise = (Detector, fn(&Counters) -> u64, &'static str);
+
+/// Counters and flags of the kernel that confirm a line if they have risen since.
+const RISES: [Rise; 7] = [
+    (Detector::Hardware, |now| now.corrupted_bytes, "HardwareCorrupted in /proc/meminfo has risen"),
+    (Detector::Hardware, |now| now.uncorrected_errors, "ue_count of a memory controller (EDAC) has risen"),
+    (Detector::Hardware, |now| now.tainted & (1 << 4), "kernel.tainted has a new flag M (machine check)"),
+    (Detector::SoftLockup, |now| now.tainted & (1 << 14), "kernel.tainted has a new flag L (soft lockup)"),
+    (Detector::SoftLockup, |now| now.soft_lockups, "softlockup_count in /sys/kernel has risen"),
+    (Detector::HardLockup, |now| now.hard_lockups, "hardlockup_count in /sys/kernel has risen"),
+    (Detector::Rcu, |now| now.rcu_stalls, "rcu_stall_count in /sys/kernel has risen"),
+];
 
 /// What was read last.
 #[derive(Debug, Default)]
@@ -49,16 +58,7 @@ impl Witnesses {
 
     /// What confirms an uncorrected error of the hardware, before which `before` was read.
     pub(super) fn of_hardware(&self, before: Counters) -> Option<&'static str> {
-        let now = self.counters?;
-        let witnesses = [
-            (now.corrupted_bytes > before.corrupted_bytes, "HardwareCorrupted in /proc/meminfo has risen"),
-            (now.uncorrected_errors > before.uncorrected_errors, "ue_count of a memory controller (EDAC) has risen"),
-            (
-                now.tainted & !before.tainted & TAINT_MACHINE_CHECK != 0,
-                "kernel.tainted has a new flag M (machine check)",
-            ),
-        ];
-        witnesses.into_iter().find(|(is_witness, _)| *is_witness).map(|(_, text)| text)
+        self.risen(before, |detector| detector == Detector::Hardware)
     }
 
     /// What confirms a lockup that was logged since then by this detector alone, if by one, and before which `before` was read.
@@ -69,15 +69,12 @@ impl Witnesses {
         if let Some(service) = self.hung {
             return Some(format!("the {service} does not answer"));
         }
-        let (now, before) = (self.counters?, before?);
-        let tainted = now.tainted & !before.tainted & TAINT_SOFT_LOCKUP != 0;
-        let witnesses = [
-            (Detector::SoftLockup, tainted, "kernel.tainted has a new flag L (soft lockup)"),
-            (Detector::SoftLockup, now.soft_lockups > before.soft_lockups, "softlockup_count in /sys/kernel has risen"),
-            (Detector::HardLockup, now.hard_lockups > before.hard_lockups, "hardlockup_count in /sys/kernel has risen"),
-            (Detector::Rcu, now.rcu_stalls > before.rcu_stalls, "rcu_stall_count in /sys/kernel has risen"),
-        ];
-        let mut others = witnesses.into_iter().filter(|(detector, ..)| by != Some(*detector));
-        others.find(|(_, is_witness, _)| *is_witness).map(|(.., text)| text.into())
+        self.risen(before?, |detector| detector != Detector::Hardware && by != Some(detector)).map(str::to_owned)
+    }
+
+    fn risen(&self, before: Counters, is_witness: impl Fn(Detector) -> bool) -> Option<&'static str> {
+        let now = self.counters?;
+        let has_risen = |(detector, value, _): &&Rise| is_witness(*detector) && value(&now) > value(&before);
+        RISES.iter().find(has_risen).map(|(.., text)| *text)
     }
 }
