@@ -81,6 +81,8 @@ struct Sender {
     heartbeat_at: Uptime,
     /// Until then conditions of ours stay on the Node that the settings no longer name: the policy did not let them be removed.
     keeps_until: Uptime,
+    /// Whether the last apply was taken, so that the API server refuses only what it leaves out.
+    takes_rest: bool,
 }
 
 #[derive(Debug)]
@@ -141,6 +143,7 @@ impl Reconciler {
             text_changes: Budget::new(12, Duration::from_mins(5)),
             heartbeat_at: Uptime::ZERO,
             keeps_until: Uptime::ZERO,
+            takes_rest: false,
         };
         Self { node: None, sender }
     }
@@ -215,6 +218,7 @@ impl Sender {
             // Taints that are refused do not delay the conditions.
             (Request::Taint(_), _) => return self.tainter.answered(now),
             (Request::Apply(_), None) => {
+                self.takes_rest = true;
                 self.heartbeat_at = now.uptime + HEARTBEAT.mul_f64(0.9 + fastrand::f64() / 5.0);
                 self.types
                     .values_mut()

@@ -31,14 +31,22 @@ impl Reconciler {
         });
         let mut custom: Vec<_> = custom.collect();
         let was_refused = |name: &&str| self.sender.types.get(name).is_some_and(|state| state.refused.is_some());
-        if custom.iter().any(was_refused) {
+        let is_known = custom.iter().any(was_refused);
+        if is_known {
             custom.retain(was_refused);
         }
+        self.sender.takes_rest &= is_known || self.sender.keeps_until > Uptime::ZERO;
         for (index, name) in (1..).zip(&custom) {
             let wait = if custom.len() == 1 { REFUSED_FOR } else { TRIED_APART * index };
             self.sender.types.entry(name).or_default().refused = Some((why.to_owned(), now.uptime + wait));
         }
-        !custom.is_empty() || self.keep_obsolete(now)
+        let is_any_left_out = !custom.is_empty() || self.keep_obsolete(now);
+        if !is_any_left_out {
+            // The rest is refused too: it is not for them.
+            self.sender.types.values_mut().for_each(|state| state.refused = None);
+            (self.sender.keeps_until, self.sender.takes_rest) = (Uptime::ZERO, false);
+        }
+        is_any_left_out
     }
 
     fn keep_obsolete(&mut self, now: Now) -> bool {
@@ -50,8 +58,11 @@ impl Reconciler {
         !is_tried && is_any
     }
 
-    /// In a sentence for each, the conditions of custom checks that the API server refuses; none if it takes all.
+    /// In a sentence for each, the conditions of custom checks that the API server refuses, while it takes the others.
     pub fn refused_types(&self) -> Option<String> {
+        if !self.sender.takes_rest {
+            return None;
+        }
         let refused = self.sender.types.iter().filter_map(|(name, state)| {
             let (why, _) = state.refused.as_ref()?;
             Some(format!("the API server refuses condition {name} of a custom check: {why}; add the type to checkTypes in the policy"))

@@ -555,21 +555,48 @@ fn settle_under_policy(world: &mut World, refused: &[&str], secs: u64) -> usize 
     panic!("it does not come to rest")
 }
 
+/// Wants the kubelet's condition and those of these custom checks.
+fn world_with_checks(kinds: &[ConditionType]) -> World {
+    let mut world = World::new();
+    world.desire(Reason::KubeletCrashed, 1);
+    let published = |kind: &ConditionType| Published {
+        name: kind.name(),
+        status: kind.healthy_status(),
+        reason: "CheckPassed".into(),
+        message: "m".into(),
+        since: at(1).uptime,
+    };
+    world.desired.published.extend(kinds.iter().map(published));
+    world
+}
+
+#[test]
+fn a_missing_permission_is_not_blamed_on_custom_checks() {
+    let [ntp, chrony, _] = crate::condition::custom::tests::registered();
+    let mut world = world_with_checks(&[ntp, chrony]);
+    // An earlier run of the agent had another check.
+    world.server.write("nodevigil", &[json!({"type": "FormerCheck", "status": "False"})]);
+    world.reconciler.watched(world.server.read(), at(10));
+    for secs in 10..300 {
+        while let Step::Send(request) = world.reconciler.step(&world.desired, at(secs)) {
+            if !world.reconciler.refused(&request, "forbidden", at(secs)) {
+                world.reconciler.answered(&request, Err(Failure::Refused), at(secs));
+            }
+            assert_eq!(world.reconciler.refused_types(), None, "at {secs} s");
+        }
+    }
+    // It is granted.
+    assert_eq!(settle_under_policy(&mut world, &[], 400), 0);
+    for kind in ["KubeletHealthy", ntp.name(), chrony.name()] {
+        assert!(world.server.read().unwrap().facts.condition(kind).is_some(), "{kind}");
+    }
+    assert_eq!(world.reconciler.refused_types(), None);
+}
+
 #[test]
 fn a_custom_type_that_a_policy_refuses_holds_no_other_condition_back() {
     let [ntp, chrony, _] = crate::condition::custom::tests::registered();
-    let mut world = World::new();
-    world.desire(Reason::KubeletCrashed, 1);
-    for kind in [ntp, chrony] {
-        let (name, reason, message) = (kind.name(), "CheckPassed".to_owned(), "m".to_owned());
-        world.desired.published.push(Published {
-            name,
-            status: kind.healthy_status(),
-            reason,
-            message,
-            since: at(1).uptime,
-        });
-    }
+    let mut world = world_with_checks(&[ntp, chrony]);
     let shows = |world: &World, name: &str| world.server.read().unwrap().facts.condition(name).is_some();
     assert_eq!(settle_under_policy(&mut world, &[ntp.name()], 10), 2, "both at once, then the one that is refused");
     assert!(shows(&world, "KubeletHealthy") && shows(&world, chrony.name()) && !shows(&world, ntp.name()));
