@@ -25,6 +25,9 @@ const MAX_LINE_BYTES: usize = 300;
 const FIRST_LINES_FACTOR: usize = 2;
 /// journald takes in what a process wrote last until some time after its end.
 const INGESTED_AFTER: Duration = Duration::from_millis(300);
+/// After so many lines that are followed there is a pause, in which journalctl waits too: in a storm, 5,000 lines a second are read.
+const BATCH: u32 = 500;
+const PAUSE: Duration = Duration::from_millis(100);
 /// A Go program ends so by the signal of systemd's watchdog.
 const ABORTED: &str = "SIGABRT: abort";
 
@@ -173,6 +176,8 @@ pub struct Entry {
 #[derive(Debug)]
 pub struct Tail {
     lines: Lines<BufReader<ChildStdout>>,
+    /// How many were read since the last pause.
+    read: u32,
     /// Killed when this is dropped.
     _child: Child,
 }
@@ -182,9 +187,13 @@ impl Tail {
     pub async fn start(units: &[String], identifiers: &[String], since_secs: Option<i64>) -> io::Result<Self> {
         let mut command = Command::new("journalctl");
         command.args(follow_arguments(units, identifiers, since_secs));
+        Self::of(command).await
+    }
+
+    async fn of(command: Command) -> io::Result<Self> {
         let mut child = child::start(command).await?;
         let stdout = child.stdout.take().ok_or_else(|| io::Error::other("journalctl has no stdout"))?;
-        Ok(Self { lines: BufReader::new(stdout).lines(), _child: child })
+        Ok(Self { lines: BufReader::new(stdout).lines(), read: 0, _child: child })
     }
 
     /// The next line.
@@ -192,6 +201,11 @@ impl Tail {
     /// # Errors
     /// When journalctl has ended.
     pub async fn next(&mut self) -> io::Result<Entry> {
+        if self.read == BATCH {
+            sleep(PAUSE).await;
+            self.read = 0;
+        }
+        self.read += 1;
         let line = self.lines.next_line().await?;
         line.map(|line| entry(&line)).ok_or_else(|| io::Error::other("journalctl has ended"))
     }
@@ -250,6 +264,17 @@ mod tests {
         let forged = r#"{"_SYSTEMD_UNIT":"b.service","_PID":"8","UNIT":"a.service","MESSAGE":"Started a."}"#;
         assert_eq!(entry(forged).unit, "b.service");
         assert_eq!((entry("{"), entry(r#"{"MESSAGE":null}"#)), (Entry::default(), Entry::default()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn in_a_storm_of_lines_there_are_pauses_and_every_line_is_read() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "i=0; while [ $i -lt 5000 ]; do i=$((i+1)); echo \"{\\\"MESSAGE\\\":\\\"$i\\\"}\"; done"]);
+        let (mut tail, began) = (Tail::of(command).await.unwrap(), Instant::now());
+        for wanted in 1..=5000 {
+            assert_eq!(tail.next().await.unwrap().message, wanted.to_string());
+        }
+        assert!(began.elapsed() >= Duration::from_millis(900), "{:?}", began.elapsed());
     }
 
     #[test]
