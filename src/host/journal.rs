@@ -30,44 +30,46 @@ const BATCH: u32 = 500;
 const PAUSE: Duration = Duration::from_millis(100);
 /// A Go program ends so by the signal of systemd's watchdog.
 const ABORTED: &str = "SIGABRT: abort";
+/// Those of klog: info, warning, error, fatal.
+const SEVERITIES: [char; 4] = ['I', 'W', 'E', 'F'];
 
 /// The line that probably has the reason why the run of a unit ended, without secrets and control characters; none if there is none, or the
 /// journal does not answer.
 pub async fn last_error(invocation: &str) -> Option<String> {
-    let output = read_messages(invocation).await?;
-    best_line(&output).map(shown)
+    let output = read_run(invocation).await?;
+    let (told, _) = without_stacks(&oldest_first(&output));
+    best_line(&told).map(shown)
 }
 
 /// Why the run of a unit ended, as its last lines say it: what its goroutines waited for when systemd's watchdog ended it, or else its last
 /// error. A sentence without its beginning.
 pub async fn last_words(invocation: &str) -> Option<String> {
-    let mut output = read_messages(invocation).await?;
-    if output.lines().any(|line| line.starts_with(ABORTED)) {
+    let is_aborted = |lines: &[&str]| lines.iter().any(|line| message(line).starts_with(ABORTED));
+    let mut output = read_run(invocation).await?;
+    if is_aborted(&oldest_first(&output)) {
         sleep(INGESTED_AFTER).await;
-        output = read_messages(invocation).await?;
+        output = read_run(invocation).await?;
     }
-    blocked(&output).or_else(|| Some(format!("its last error: {}", best_line(&output).map(shown)?)))
+    let (told, stacks) = without_stacks(&oldest_first(&output));
+    let blocked = goroutines::blocked(&goroutines::groups(stacks)).filter(|_| is_aborted(&told));
+    blocked.or_else(|| Some(format!("its last error: {}", best_line(&told).map(shown)?)))
 }
 
-/// The messages of a run, the newest first.
-async fn read_messages(invocation: &str) -> Option<String> {
-    let run = format!("_SYSTEMD_INVOCATION_ID={invocation}");
-    let output = journalctl(&["--output=cat", "--lines", LINES, &run], TIMEOUT).await.ok()?;
-    Some(output)
+/// What a run has logged itself.
+async fn read_run(invocation: &str) -> Option<String> {
+    journalctl(&["--lines", LINES, &format!("_SYSTEMD_INVOCATION_ID={invocation}")], TIMEOUT).await.ok()
 }
 
+/// The lines with their times and programs, the newest first, so that what is too much is the oldest.
 async fn journalctl(arguments: &[&str], time: Duration) -> io::Result<String> {
     let mut command = Command::new("journalctl");
-    command.args(["--no-pager", "--quiet", "--reverse"]).args(arguments);
+    command.args(["--no-pager", "--quiet", "--reverse", "--output=short-iso-precise", "--no-hostname"]).args(arguments);
     let (_, output) = child::run(command, time).await?;
     Ok(String::from_utf8_lossy(&output).into_owned())
 }
 
-/// What the goroutines of an aborted program waited for; `output` has the newest line first.
-fn blocked(output: &str) -> Option<String> {
-    let lines: Vec<&str> = output.lines().collect();
-    let aborted = lines.iter().position(|line| line.starts_with(ABORTED))?;
-    goroutines::blocked(&goroutines::groups(lines[..aborted].iter().rev().copied()))
+fn oldest_first(output: &str) -> Vec<&str> {
+    output.lines().rev().collect()
 }
 
 /// The last lines of a run with their times, its own and those of systemd about it, without the stacks that a Go program prints at its end,
@@ -79,15 +81,13 @@ pub async fn last_lines(invocation: &str, count: usize, deadline: Instant) -> io
     let [of_run, about_run] = ["_SYSTEMD_INVOCATION_ID", "INVOCATION_ID"].map(|field| format!("{field}={invocation}"));
     let read = async |lines: &str| {
         let time = deadline.saturating_duration_since(Instant::now());
-        journalctl(&["--output=short-iso-precise", "--no-hostname", "--lines", lines, &of_run, "+", &about_run], time)
-            .await
+        journalctl(&["--lines", lines, &of_run, "+", &about_run], time).await
     };
     let mut output = read(&(FIRST_LINES_FACTOR * count).to_string()).await?;
     if output.lines().any(|line| is_position(message(line))) {
         output = read(LINES).await?;
     }
-    let lines: Vec<&str> = output.lines().rev().collect();
-    let (told, stacks) = without_stacks(&lines);
+    let (told, stacks) = without_stacks(&oldest_first(&output));
     Ok((last_without_secrets(&told, count), goroutines::groups(stacks)))
 }
 
@@ -103,11 +103,14 @@ fn last_without_secrets(lines: &[&str], count: usize) -> Vec<String> {
 fn without_stacks<'a>(lines: &[&'a str]) -> (Vec<&'a str>, Vec<&'a str>) {
     const ENDS: [&str; 4] = [ABORTED, "SIGQUIT: quit", "panic: ", "fatal error: "];
     let ends = lines.iter().rposition(|line| ENDS.iter().any(|end| message(line).starts_with(end)));
-    let (mut told, mut stacks) = (lines[..ends.unwrap_or(lines.len())].to_vec(), Vec::new());
-    for line in &lines[ends.unwrap_or(lines.len())..] {
+    // The stack of a panic from which it has recovered comes after a line of its log.
+    let last_log = || lines.iter().rposition(|line| is_klog(message(line), &SEVERITIES));
+    let (logged, rest) = lines.split_at(ends.or_else(last_log).unwrap_or(lines.len()));
+    let (mut told, mut stacks) = (logged.to_vec(), Vec::new());
+    for line in rest {
         let message = message(line);
         // Of systemd, or what other threads have logged meanwhile.
-        let is_told = line.contains(" systemd[1]: ") || is_klog(message, &['I', 'W', 'E', 'F']);
+        let is_told = line.contains(" systemd[1]: ") || is_klog(message, &SEVERITIES);
         if is_told || (stacks.is_empty() && !goroutines::is_header(message)) {
             told.push(*line);
         } else {
@@ -119,7 +122,7 @@ fn without_stacks<'a>(lines: &[&'a str]) -> (Vec<&'a str>, Vec<&'a str>) {
 
 /// The message of a line with its time and program: `2026-11-28T18:45:02.123456+0000 kubelet[812]: …`.
 fn message(line: &str) -> &str {
-    line.split_once("]: ").map_or(line, |(_, message)| message)
+    line.split_once("]: ").map_or(line, |(_, message)| message).trim()
 }
 
 /// Whether it is a line of a stack: `runtime/proc.go:424 +0xce fp=…`.
@@ -127,20 +130,13 @@ fn is_position(message: &str) -> bool {
     message.contains(".go:") && message.contains(" +0x")
 }
 
-/// The last line of klog with severity E or F, or of a panic or a fatal error; else the last line. `output` has the newest line first, so
-/// that what is too much is the oldest. What Go prints at its end of its goroutines and registers explains nothing.
-fn best_line(output: &str) -> Option<&str> {
-    let mut lines: Vec<&str> = output.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    lines.reverse();
-    // What it logged after a panic shows that it went on.
-    let last_log = lines.iter().rposition(|line| is_klog(line, &['I', 'W', 'E', 'F'])).unwrap_or(0);
-    let is_stack = |line: &&str| line.starts_with("goroutine ") && line.ends_with(':');
-    let stacks = lines[last_log..].iter().position(is_stack).map(|at| last_log + at);
-    let before = &lines[..stacks.unwrap_or(lines.len())];
-    let is_told =
-        |line: &&&str| !["PC=", "[signal ", "SIGABRT: ", "SIGQUIT: "].iter().any(|start| line.starts_with(start));
-    let shown = || before.iter().rev().filter(is_told).copied();
-    shown().take(MAX_SEARCHED).find(|line| is_error(line)).or_else(|| shown().next())
+/// The message of the last line of klog with severity E or F, or of a panic or a fatal error; else that of the last line. What Go prints at
+/// its end of its registers explains nothing.
+fn best_line<'a>(told: &[&'a str]) -> Option<&'a str> {
+    const UNTOLD: [&str; 4] = ["PC=", "[signal ", ABORTED, "SIGQUIT: "];
+    let is_told = |message: &&str| !message.is_empty() && !UNTOLD.iter().any(|start| message.starts_with(start));
+    let shown = || told.iter().rev().copied().map(message).filter(is_told);
+    shown().take(MAX_SEARCHED).find(|message| is_error(message)).or_else(|| shown().next())
 }
 
 /// Whether klog has logged it with one of these severities: `E1126 06:13:50.123456 …`.
@@ -290,8 +286,10 @@ mod tests {
 
     /// Of what the unit logged, in that order.
     fn best(logged: &str) -> Option<String> {
-        let newest_first: Vec<&str> = logged.lines().rev().collect();
-        best_line(&newest_first.join("\n")).map(str::to_owned)
+        let lines: Vec<_> =
+            logged.lines().map(|line| format!("2026-11-28T18:45:02.123456+0000 kubelet[812]: {line}")).collect();
+        let lines: Vec<_> = lines.iter().map(String::as_str).collect();
+        best_line(&without_stacks(&lines).0).map(str::to_owned)
     }
 
     #[test]
