@@ -7,71 +7,41 @@ use tokio::sync::watch;
 /// A kind of trouble. There is at most one of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Trouble {
-    /// The settings are invalid; the last accepted ones are in effect.
     ConfigRefused,
-    /// There is no D-Bus connection to systemd.
     BusLost,
-    /// /dev/kmsg cannot be read.
     KernelLogUnreadable,
-    /// No identity for the API server can be used.
     IdentityUnusable,
-    /// The credential for the API server ends soon, and is not renewed by itself.
     CredentialExpiring,
-    /// The API server refuses a request of nodevigil's: for want of a permission, by an admission policy, or because it cannot write.
     ApiRefused,
-    /// There is no Node of the name that is published to.
     NodeMissing,
-    /// Another field manager owns or overwrites a condition of ours.
     ForeignOwner,
-    /// The API server refuses the condition of a custom check.
     CheckRefused,
-    /// The Node's annotation nodevigil.io/pause cannot be used.
     PauseRefused,
-    /// The address of `[metrics] listen` cannot be bound.
     MetricsNotServed,
-    /// The server of `[records] upload_url` does not take records.
     RecordsNotUploaded,
 }
 
 impl Trouble {
-    /// All kinds, each with its name in metrics, `status` and Events.
-    pub const ALL: [(Self, &str); 12] = [
-        (Self::ConfigRefused, "ConfigRefused"),
-        (Self::BusLost, "BusLost"),
-        (Self::KernelLogUnreadable, "KernelLogUnreadable"),
-        (Self::IdentityUnusable, "IdentityUnusable"),
-        (Self::CredentialExpiring, "CredentialExpiring"),
-        (Self::ApiRefused, "ApiRefused"),
-        (Self::NodeMissing, "NodeMissing"),
-        (Self::ForeignOwner, "ForeignOwner"),
-        (Self::CheckRefused, "CheckRefused"),
-        (Self::PauseRefused, "PauseRefused"),
-        (Self::MetricsNotServed, "MetricsNotServed"),
-        (Self::RecordsNotUploaded, "RecordsNotUploaded"),
+    /// All kinds: the name of each in metrics, `status` and Events, and what it means.
+    #[rustfmt::skip]
+    pub const ALL: [(Self, &str, &str); 12] = [
+        (Self::ConfigRefused, "ConfigRefused", "The settings are invalid. The last accepted ones are in effect."),
+        (Self::BusLost, "BusLost", "There is no D-Bus connection to systemd."),
+        (Self::KernelLogUnreadable, "KernelLogUnreadable", "/dev/kmsg cannot be read."),
+        (Self::IdentityUnusable, "IdentityUnusable", "No identity for the API server can be used."),
+        (Self::CredentialExpiring, "CredentialExpiring", "The credential for the API server expires soon, and nothing renews it."),
+        (Self::ApiRefused, "ApiRefused", "The API server refuses a request of nodevigil's: a permission is missing, an admission policy \
+            denies it, or the API server cannot write."),
+        (Self::NodeMissing, "NodeMissing", "There is no Node of the name that nodevigil publishes to."),
+        (Self::ForeignOwner, "ForeignOwner", "Another field manager owns or overwrites a condition of nodevigil's."),
+        (Self::CheckRefused, "CheckRefused", "The API server refuses the condition of a custom check."),
+        (Self::PauseRefused, "PauseRefused", "The Node's annotation nodevigil.io/pause cannot be used."),
+        (Self::MetricsNotServed, "MetricsNotServed", "The address of [metrics] listen cannot be bound."),
+        (Self::RecordsNotUploaded, "RecordsNotUploaded", "The server of [records] upload_url does not take records."),
     ];
 
     pub const fn name(self) -> &'static str {
         Self::ALL[self as usize].1
-    }
-
-    /// What it means, for `nodevigil explain`.
-    pub const fn meaning(self) -> &'static str {
-        match self {
-            Self::ConfigRefused => "The settings are invalid. The last accepted ones are in effect.",
-            Self::BusLost => "There is no D-Bus connection to systemd.",
-            Self::KernelLogUnreadable => "/dev/kmsg cannot be read.",
-            Self::IdentityUnusable => "No identity for the API server can be used.",
-            Self::CredentialExpiring => "The credential for the API server expires soon, and nothing renews it.",
-            Self::ApiRefused => {
-                "The API server refuses a request of nodevigil's: a permission is missing, an admission policy denies it, or the API server cannot write."
-            }
-            Self::NodeMissing => "There is no Node of the name that nodevigil publishes to.",
-            Self::ForeignOwner => "Another field manager owns or overwrites a condition of nodevigil's.",
-            Self::CheckRefused => "The API server refuses the condition of a custom check.",
-            Self::PauseRefused => "The Node's annotation nodevigil.io/pause cannot be used.",
-            Self::MetricsNotServed => "The address of [metrics] listen cannot be bound.",
-            Self::RecordsNotUploaded => "The server of [records] upload_url does not take records.",
-        }
     }
 }
 
@@ -117,8 +87,8 @@ mod tests {
 
     #[test]
     fn each_kind_has_its_own_name() {
-        for (kind, name) in Trouble::ALL {
-            assert_eq!((kind.name(), format!("{kind:?}").as_str()), (name, name));
+        for (trouble, name, _) in Trouble::ALL {
+            assert_eq!((trouble.name(), format!("{trouble:?}").as_str()), (name, name));
         }
     }
 }

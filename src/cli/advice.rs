@@ -55,7 +55,7 @@ mod tests {
         let is_health = |reason: &Reason| reason.spec().condition.is_some_and(|kind| Reason::healthy(kind) == *reason);
         let reasons = Reason::ALL.iter().filter(|reason| !is_health(reason)).map(|reason| reason.spec().name);
         let missing: Vec<_> =
-            reasons.chain(Trouble::ALL.map(|(_, name)| name)).filter(|name| of(name).is_none()).collect();
+            reasons.chain(Trouble::ALL.map(|(_, name, _)| name)).filter(|name| of(name).is_none()).collect();
         assert!(missing.is_empty(), "docs/operate.md has no row | `NAME` | … | for {missing:?}");
     }
 

@@ -38,12 +38,10 @@ impl Explain {
     fn explain(&self) -> Result<String, String> {
         let name = self.name.as_deref();
         let reasons = find(name);
-        if let Some((trouble, name)) = name.filter(|_| reasons.is_empty()).and_then(find_trouble) {
+        if let Some((_, name, meaning)) = name.filter(|_| reasons.is_empty()).and_then(find_trouble) {
             return Ok(match self.output {
-                Output::Json => {
-                    format!("{:#}\n", json!({"trouble": name, "meaning": trouble.meaning(), "do": steps(name)}))
-                }
-                Output::Text => format!("{name}: {}\n{}", trouble.meaning(), to_do(name)),
+                Output::Json => format!("{:#}\n", json!({"trouble": name, "meaning": meaning, "do": steps(name)})),
+                Output::Text => format!("{name}: {meaning}\n{}", to_do(name)),
             });
         }
         let rules: Vec<&Rule> = match name {
@@ -70,7 +68,7 @@ impl Explain {
 fn unknown(name: &str) -> String {
     let reasons = Reason::ALL.iter().map(|reason| reason.spec());
     let known = reasons.flat_map(|spec| [spec.name, condition(spec)]);
-    let known = known.chain(Trouble::ALL.map(|(_, name)| name));
+    let known = known.chain(Trouble::ALL.map(|(_, name, _)| name));
     let known = known.chain(rules::rules().flat_map(|rule| [rule.id, rule.name]));
     let hint = rule::nearest(name, known)
         .map_or_else(|| "list them with: nodevigil explain".to_owned(), |known| format!("did you mean {known}?"));
@@ -99,8 +97,8 @@ fn find(name: Option<&str>) -> Vec<&'static ReasonSpec> {
     Reason::ALL.iter().map(|reason| reason.spec()).filter(is_meant).collect()
 }
 
-fn find_trouble(name: &str) -> Option<(Trouble, &'static str)> {
-    Trouble::ALL.into_iter().find(|(_, known)| known.eq_ignore_ascii_case(name))
+fn find_trouble(name: &str) -> Option<(Trouble, &'static str, &'static str)> {
+    Trouble::ALL.into_iter().find(|(_, known, _)| known.eq_ignore_ascii_case(name))
 }
 
 /// What docs/operate.md says to do.

@@ -147,7 +147,7 @@ fn encode_conditions(encoder: &mut DescriptorEncoder<'_>, conditions: &[Conditio
 fn encode_troubles(encoder: &mut DescriptorEncoder<'_>, troubles: &Troubles) -> fmt::Result {
     let present = troubles.present();
     let troubles = Trouble::ALL.iter();
-    let troubles = troubles.map(|(trouble, name)| ([("name", *name)], u64::from(present.contains_key(trouble))));
+    let troubles = troubles.map(|(trouble, name, _)| ([("name", *name)], u64::from(present.contains_key(trouble))));
     gauges(encoder, "nodevigil_trouble", "1 while nodevigil itself has this problem, else 0", troubles)?;
     let refused = if present.contains_key(&Trouble::ConfigRefused) { 1.0 } else { 0.0 };
     let help = "1 while the settings are refused and the last accepted ones are in effect, else 0";

@@ -67,7 +67,7 @@ fn names() -> BTreeSet<String> {
         let section = setting.section.replace("reasons.KubeletHealthzUnreachable", "reasons.NAME");
         format!("setting {}.{}", section.replace("custom.chrony", "custom.NAME"), setting.key)
     }));
-    names.extend(Trouble::ALL.iter().map(|(_, name)| format!("trouble {name}")));
+    names.extend(Trouble::ALL.iter().map(|(_, name, _)| format!("trouble {name}")));
     names.extend(STAGES.iter().map(|(_, name, _)| format!("bootstrap-stage {name}")));
     names.extend(of_command(&cli::command(), ""));
     names
