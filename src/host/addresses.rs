@@ -1,20 +1,27 @@
 //! The addresses of the host's interfaces.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
-use sysinfo::{NetworkData, Networks};
+use nix::ifaddrs::getifaddrs;
+use nix::sys::socket::SockaddrStorage;
 
 /// Every address of an interface, also of the loopback one.
 ///
 /// # Errors
 /// When there is none, as in a sandbox that forbids netlink sockets (`RestrictAddressFamilies=` of `systemd.exec(5)`).
 pub fn addresses() -> Result<Vec<String>, String> {
-    let networks = Networks::new_with_refreshed_list().map_err(|error| error.to_string())?;
-    let of_all: BTreeSet<_> = networks.values().flat_map(NetworkData::ip_networks).map(|ip| ip.addr).collect();
+    let interfaces = getifaddrs().map_err(|error| format!("getifaddrs(3): {error}"))?;
+    let of_all: BTreeSet<_> = interfaces.filter_map(|interface| ip(&interface.address?)).collect();
     if of_all.is_empty() {
         return Err("the kernel lists none (rtnetlink(7))".into());
     }
     Ok(of_all.iter().map(ToString::to_string).collect())
+}
+
+fn ip(address: &SockaddrStorage) -> Option<IpAddr> {
+    let v4 = address.as_sockaddr_in().map(|address| address.ip().into());
+    v4.or_else(|| address.as_sockaddr_in6().map(|address| address.ip().into()))
 }
 
 #[cfg(test)]

@@ -5,9 +5,8 @@ use std::collections::HashMap;
 use std::thread;
 use std::time::Duration;
 
-use procfs::process::Process as ProcEntry;
+use procfs::process::{Process as ProcEntry, Stat, all_processes};
 use serde::{Deserialize, Serialize};
-use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
 
 use super::child;
 use super::process::cgroup_path;
@@ -28,7 +27,7 @@ pub type Output = Result<Vec<Consumer>, String>;
 /// A process that holds memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Consumer {
-    pub pid: u32,
+    pub pid: i32,
     pub name: String,
     /// The cgroup that it is in, if it still runs.
     pub cgroup: Option<String>,
@@ -51,34 +50,31 @@ pub fn read() -> Output {
     all.sort_unstable_by_key(|consumer| Reverse((consumer.growth_bytes_per_sec, consumer.memory_bytes)));
     all.truncate(PRINTED);
     for consumer in &mut all {
-        let process = i32::try_from(consumer.pid).ok().and_then(|pid| ProcEntry::new(pid).ok());
-        consumer.cgroup = process.and_then(|process| cgroup_path(&process));
+        consumer.cgroup = ProcEntry::new(consumer.pid).ok().and_then(|process| cgroup_path(&process));
     }
     Ok(all)
 }
 
 /// All processes, without their cgroups.
 fn measure() -> Output {
-    let mut system = System::new().map_err(|error| error.to_string())?;
-    let mut refresh = || {
-        let kind = ProcessRefreshKind::nothing().with_memory().without_tasks();
-        system.refresh_processes_specifics(ProcessesToUpdate::All, true, kind);
-        system.processes().iter().map(|(pid, process)| (*pid, consumer(*pid, process))).collect::<HashMap<_, _>>()
-    };
-    let before = refresh();
+    let before: HashMap<_, _> = resident()?.into_iter().map(|one| (one.pid, one.memory_bytes)).collect();
     thread::sleep(MEASURED_FOR);
-    let mut all = refresh();
-    for (pid, consumer) in &mut all {
-        let grown = before.get(pid).map_or(0, |before| consumer.memory_bytes.saturating_sub(before.memory_bytes));
+    let mut all = resident()?;
+    for consumer in &mut all {
+        let grown = before.get(&consumer.pid).map_or(0, |before| consumer.memory_bytes.saturating_sub(*before));
         let growth = grown / MEASURED_FOR.as_secs();
         consumer.growth_bytes_per_sec = if growth < LEAST_GROWTH { 0 } else { growth };
     }
-    Ok(all.into_values().collect())
+    Ok(all)
 }
 
-fn consumer(pid: Pid, process: &sysinfo::Process) -> Consumer {
-    let (pid, name) = (pid.as_u32(), process.name().to_string_lossy().into_owned());
-    Consumer { pid, name, cgroup: None, memory_bytes: process.memory(), growth_bytes_per_sec: 0 }
+fn resident() -> Output {
+    let processes = all_processes().map_err(|error| format!("/proc: {error}"))?;
+    let consumer = |stat: Stat| {
+        let memory_bytes = stat.rss * procfs::page_size();
+        Consumer { pid: stat.pid, name: stat.comm, cgroup: None, memory_bytes, growth_bytes_per_sec: 0 }
+    };
+    Ok(processes.flatten().filter_map(|process| process.stat().ok()).map(consumer).collect())
 }
 
 #[cfg(test)]
