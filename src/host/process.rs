@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::time::Duration;
 use std::{fs, io};
 
@@ -17,6 +18,7 @@ use super::kernel::is_connection_table_full;
 use super::pressure::{self, Pressure};
 use super::{blocking, watched};
 use crate::condition::Uptime;
+use crate::files;
 
 /// SIGKILL in the masks of pending signals of /proc/PID/status.
 const SIGKILL_BIT: u64 = 1 << 8;
@@ -24,6 +26,7 @@ const SIGKILL_BIT: u64 = 1 << 8;
 const SAMPLE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Threads that are sampled; a kubelet has a few dozen.
 const MAX_THREADS: usize = 512;
+const MAX_MEMBERS_BYTES: u64 = 1 << 20;
 
 /// A process, so named that a reused pid is not taken for it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -291,14 +294,19 @@ pub struct Holder {
     pub wait: Option<ThreadWait>,
 }
 
+/// The processes of a cgroup: of cgroup v2, of systemd's own hierarchy on v1, or of both together.
+pub fn members(path: &str) -> Vec<i32> {
+    let read = |hierarchy: &str| {
+        let path = format!("/sys/fs/cgroup{hierarchy}{path}/cgroup.procs");
+        files::read(Path::new(&path), MAX_MEMBERS_BYTES).ok()
+    };
+    let text = ["", "/systemd", "/unified"].into_iter().find_map(read).unwrap_or_default();
+    text.lines().filter_map(|line| line.parse().ok()).collect()
+}
+
 /// A process in the cgroup of a service, rather one that waits in the kernel; none if there is none.
 pub fn holder(cgroup: &Cgroup) -> Option<Holder> {
-    let path = &cgroup.path;
-    let unified = format!("/sys/fs/cgroup{path}/cgroup.procs");
-    let pids = fs::read_to_string(unified)
-        .or_else(|_| fs::read_to_string(format!("/sys/fs/cgroup/systemd{path}/cgroup.procs")));
-    let pids: Vec<i32> = pids.ok()?.lines().filter_map(|pid| pid.parse().ok()).collect();
-    let holders = pids.into_iter().filter_map(|pid| {
+    let holders = members(&cgroup.path).into_iter().filter_map(|pid| {
         let stat = read_stat(pid).ok()?;
         let wait = || ThreadWait { tid: pid, switches: 0, function: waits_in(format!("/proc/{pid}/wchan")) };
         Some(Holder { pid, name: redact::sanitize_line(&stat.comm, 15), wait: (stat.state == 'D').then(wait) })

@@ -12,7 +12,7 @@ use procfs::process::Process as ProcEntry;
 use tokio::process::Command;
 
 use super::clock::uptime;
-use super::process::ProcessId;
+use super::process::{ProcessId, members};
 use super::{blocking, child};
 
 /// A kubelet takes 0.1 s to print its version; a cold disk takes longer.
@@ -22,7 +22,6 @@ const VERSION_TIMEOUT: Duration = Duration::from_secs(3);
 const GO_RUNTIME: [(&str, &str); 3] = [("GOMAXPROCS", "1"), ("GOGC", "off"), ("GOMEMLIMIT", "64MiB")];
 /// A read of `/proc/PID/cmdline` waits for a lock of that process's memory.
 const ARGUMENTS_TIMEOUT: Duration = Duration::from_secs(1);
-const MAX_PIDS_BYTES: u64 = 1 << 20;
 
 /// What `program --version` prints. It is run only if only root can have written it; `tree` is this host's.
 ///
@@ -61,7 +60,7 @@ pub async fn running_kubelet(control_group: &str) -> Result<Option<Process>, Str
     let is_kubelet = |process: &ProcEntry| {
         process.stat().is_ok_and(|stat| stat.comm == "kubelet") && process.status().is_ok_and(|status| status.euid == 0)
     };
-    let processes = pids(control_group).into_iter().filter_map(|pid| ProcEntry::new(pid).ok());
+    let processes = members(control_group).into_iter().filter_map(|pid| ProcEntry::new(pid).ok());
     let found: Vec<ProcEntry> = processes.filter(is_kubelet).collect();
     let process = match found.as_slice() {
         [] => return Ok(None),
@@ -78,16 +77,6 @@ pub async fn running_kubelet(control_group: &str) -> Result<Option<Process>, Str
     let age = ProcessId::of(pid).and_then(|process| uptime().checked_sub(process.started()));
     let age_secs = age.map(|age| age.as_secs());
     Ok(Some(Process { pid: pid.unsigned_abs(), argv: args::words(&bytes), age_secs }))
-}
-
-/// The processes of a cgroup: of cgroup v2, of systemd's own hierarchy on v1, or of both together.
-fn pids(control_group: &str) -> Vec<i32> {
-    let read = |hierarchy: &str| {
-        let path = format!("/sys/fs/cgroup{hierarchy}{control_group}/cgroup.procs");
-        crate::files::read(Path::new(&path), MAX_PIDS_BYTES).ok()
-    };
-    let text = ["", "/systemd", "/unified"].into_iter().find_map(read).unwrap_or_default();
-    text.lines().filter_map(|line| line.parse().ok()).collect()
 }
 
 #[cfg(test)]
