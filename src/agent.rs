@@ -51,20 +51,14 @@ impl Monitors {
         Self { reported: expected.map(|kind| (kind, now)).collect(), checked_at: now }
     }
 
-    /// Whether the host was suspended since the last call, which was at most five seconds ago. Then the age of the last reports means
-    /// nothing.
-    fn was_suspended(&mut self, now: Uptime) -> bool {
+    /// Fails if a monitor hangs. Returns whether the host was suspended since the last call, which was at most five seconds ago: then none
+    /// had the time to report.
+    fn check(&mut self, now: Uptime) -> anyhow::Result<bool> {
         let was_suspended = now.saturating_sub(self.checked_at) > SUSPENDED_FROM;
         self.checked_at = now;
         if was_suspended {
             self.reported.values_mut().for_each(|at| *at = now);
         }
-        was_suspended
-    }
-
-    /// Fails if a monitor hangs. Returns whether the host was suspended: then none had the time to report.
-    fn check(&mut self, now: Uptime) -> anyhow::Result<bool> {
-        let was_suspended = self.was_suspended(now);
         for (kind, at) in &self.reported {
             let (kind, silent) = (kind.name(), now.saturating_sub(*at));
             anyhow::ensure!(silent < HUNG_AFTER, "the monitor of {kind} has not reported for {} s", silent.as_secs());
@@ -178,22 +172,17 @@ impl Agent {
     }
 
     /// Does what is due every five seconds.
-    ///
-    /// # Errors
-    /// When a monitor hangs, which only a restart of the agent ends.
-    pub fn tick(&mut self) -> anyhow::Result<()> {
-        let now = clock::uptime();
-        if self.monitors.check(now)? {
-            self.engine.resumed(now);
-        }
+    pub fn tick(&mut self) {
         self.suppressions.read_pause(&self.api, self.now(), &self.troubles);
-        Ok(())
     }
 
     /// Evaluates the conditions, and publishes and logs what has changed.
-    pub async fn show(&mut self) {
+    ///
+    /// # Errors
+    /// When a monitor hangs, which only a restart of the agent ends.
+    pub async fn show(&mut self) -> anyhow::Result<()> {
         let now = clock::uptime();
-        if self.monitors.was_suspended(now) {
+        if self.monitors.check(now)? {
             self.engine.resumed(now);
         }
         let suppression = self.suppressions.decide(&self.api, self.engine.is_well(), now, self.now()).await;
@@ -214,6 +203,7 @@ impl Agent {
         let node = self.node_name();
         self.recorder.begin(&self.desired.borrow().conditions, &node, time);
         self.write_status(now);
+        Ok(())
     }
 
     fn publish(&mut self, before: &[Condition], conditions: Vec<Condition>, now: Uptime) {

@@ -202,7 +202,7 @@ async fn serve_until_stopped(settings: Settings, troubles: Troubles) -> anyhow::
     let mut last_boot =
         pin!(blocking::run("finding out how the last boot ended", LAST_BOOT_TIMEOUT, last_boot::begin).fuse());
     notifier.notify(NotifyState::Ready);
-    agent.tick()?;
+    agent.tick();
     loop {
         tokio::select! {
             biased;
@@ -225,11 +225,11 @@ async fn serve_until_stopped(settings: Settings, troubles: Troubles) -> anyhow::
                 return Ok(0);
             }
             _ = ticks.tick() => {
-                agent.tick()?;
+                agent.tick();
                 notifier.notify(NotifyState::Watchdog);
             }
         }
-        agent.show().await;
+        agent.show().await?;
     }
 }
 
