@@ -9,6 +9,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use log::Level;
 use tokio::sync::{mpsc, watch};
+use tokio::task::yield_now;
 
 use crate::condition::engine::Engine;
 use crate::condition::profile::Names;
@@ -199,6 +200,8 @@ impl Agent {
         self.recorder.name(&before, &mut conditions, time);
         if before != conditions {
             self.publish(&before, conditions, now);
+            // The publisher sends first: a record and status.json take milliseconds.
+            yield_now().await;
         }
         let node = self.node_name();
         self.recorder.begin(&self.desired.borrow().conditions, &node, time);
