@@ -8,13 +8,12 @@ use std::io::{self, Write as _};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
 use std::time::Duration;
-use std::{env, thread};
 
 use log::kv::{self, Key, Value, VisitSource};
 use log::{Level, LevelFilter, Log, Metadata, Record};
-use rustix::fs::fstat;
-use systemd_journal_logger::JournalLog;
+use systemd_journal_logger::{JournalLog, connected_to_journal};
 
 /// Lines that wait while stderr blocks; more are dropped.
 const QUEUE: usize = 256;
@@ -127,7 +126,7 @@ struct Sink {
 
 impl Sink {
     fn new() -> Self {
-        let is_journal = is_journal();
+        let is_journal = connected_to_journal();
         Self { is_journal, socket: is_journal.then(|| JournalLog::new().ok()).flatten() }
     }
 
@@ -149,12 +148,6 @@ fn send(socket: &JournalLog, line: &Line) -> io::Result<()> {
     let level = if line.level == Level::Info { Level::Debug } else { line.level };
     let record = |text| Record::builder().level(level).target("nodevigil").key_values(&line.fields).args(text).build();
     socket.journal_send(&record(format_args!("{}", line.text)))
-}
-
-/// Whether stderr is connected to the journal (`systemd.exec(5)`, `$JOURNAL_STREAM`).
-fn is_journal() -> bool {
-    let Ok(stderr) = fstat(io::stderr()) else { return false };
-    env::var("JOURNAL_STREAM").is_ok_and(|journal| journal == format!("{}:{}", stderr.st_dev, stderr.st_ino))
 }
 
 /// The level as the journal reads it at the beginning of a line (`sd-daemon(3)`), or as people do.

@@ -314,14 +314,11 @@ impl Sender {
             let differs = difference(&condition, node) != Difference::None;
             state.left_to =
                 ownership.foreign.filter(|_| !ownership.ours || (differs && !state.rewrites.allows(now.uptime)));
-            match (&state.left_to, shown) {
-                _ if state.is_left_out(now) => {
-                    // What is there stays: the API server would delete it if the apply left it out.
-                    wanted.extend(shown.filter(|_| ownership.ours).map(|shown| (published, theirs(shown))));
-                }
-                (None, _) => wanted.push((published, condition)),
-                (Some(_), Some(shown)) if ownership.ours => wanted.push((published, theirs(shown))),
-                _ => {}
+            if state.is_written(now) {
+                wanted.push((published, condition));
+            } else {
+                // What is there stays: the API server would delete it if the apply left it out.
+                wanted.extend(shown.filter(|_| ownership.ours).map(|shown| (published, theirs(shown))));
             }
         }
         wanted
@@ -333,7 +330,7 @@ impl Sender {
         for (published, condition) in wanted {
             let (state, ownership) = (self.types.entry(published.name).or_default(), node.ownership(published.name));
             is_conditional |= state.left_to.is_some() || !ownership.ours;
-            if state.left_to.is_none() && !state.is_left_out(now) {
+            if state.is_written(now) {
                 if ownership.foreign.is_some() && difference(&condition, node) != Difference::None {
                     state.rewrites.take(now.uptime);
                 }
@@ -369,9 +366,9 @@ impl Step {
 }
 
 impl TypeState {
-    /// Whether the API server has refused it, and it is not tried again yet.
-    fn is_left_out(&self, now: Now) -> bool {
-        self.refused.as_ref().is_some_and(|(_, until)| now.uptime < *until)
+    /// Whether our values are written: it is not left to another field manager, nor refused by the API server until later.
+    fn is_written(&self, now: Now) -> bool {
+        self.left_to.is_none() && self.refused.as_ref().is_none_or(|(_, until)| now.uptime >= *until)
     }
 
     /// Whether the Node shows what was sent last, or it is left to another field manager.

@@ -158,15 +158,13 @@ impl ApiConnection {
 
     async fn send(&self, inner: &Client, request: Request<Body>) -> Result<Response<Answer>, BoxError> {
         let verb = verb(&request);
-        while let Some(until) = self.closed_until() {
-            if verb == "patch" {
-                if self.backoff().until(uptime()).is_none() {
-                    break;
-                }
-                // Its content may be out of date by then: the caller decides again.
-                return Err("the API server has failed; no request is sent until it may have recovered".into());
+        if verb != "patch" {
+            while let Some(until) = self.closed_until() {
+                self.wait(until).await;
             }
-            self.wait(until).await;
+        } else if self.backoff().until(uptime()).is_some() {
+            // Its content may be out of date by then: the caller decides again.
+            return Err("the API server has failed; no request is sent until it may have recovered".into());
         }
         self.backoff().attempt(uptime());
         lock(&self.spread).sent(uptime());

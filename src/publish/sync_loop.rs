@@ -48,30 +48,26 @@ enum Answer {
 pub async fn ask(config: &Config, watched: &mut watch::Receiver<Watched>, api: &ApiConnection) -> Infallible {
     let (mut connected, mut silent) = (None::<((ProcessId, Port), Client)>, 0);
     loop {
-        let asked = watched.borrow_and_update().port.clone();
-        let Some((id, port)) = asked.clone() else {
+        let Some(asked) = watched.borrow_and_update().port.clone() else {
             connected = None;
             set(api, None);
             changed(watched).await;
             continue;
         };
-        let before = api.facts.borrow().sync_loop.clone().filter(|(of, _)| *of == id).map(|(_, before)| before);
-        let kept = connected.take().filter(|((of, at), _)| (*of, at) == (id, &port));
-        let client = match kept {
-            Some((_, client)) => Ok(client),
-            None => connect(config.clone(), port.clone()).await,
+        let (id, port) = &asked;
+        let before = api.facts.borrow().sync_loop.clone().filter(|(of, _)| of == id).map(|(_, before)| before);
+        let client = match &connected {
+            Some((of, client)) if *of == asked => Ok(client.clone()),
+            _ => connect(config.clone(), port.clone()).await,
         };
-        let (client, answer) = match client {
-            Ok(client) => {
-                let answer = answer(&client, port.address).await;
-                (Some(client), answer)
-            }
-            Err(why) => (None, Answer::Silent(why)),
+        let answer = match &client {
+            Ok(client) => answer(client, port.address).await,
+            Err(why) => Answer::Silent(why.clone()),
         };
         let pause = if let Answer::Refused(_) = &answer { EVERY_REFUSED } else { EVERY };
         let next = next_multiple(uptime(), pause);
         silent = if let Answer::Silent(_) = &answer { silent + 1 } else { 0 };
-        connected = client.filter(|_| silent == 0).map(|client| ((id, port), client));
+        connected = client.ok().filter(|_| silent == 0).map(|client| (asked.clone(), client));
         let seen = match answer {
             // The kubelet itself reports on the Node why the loop does not run, such as that its runtime is down.
             Answer::Said(SyncLoop::Stalled { .. }) if !is_ready(api) => Some(SyncLoop::Runs),
@@ -80,10 +76,10 @@ pub async fn ask(config: &Config, watched: &mut watch::Receiver<Watched>, api: &
             Answer::Silent(why) if silent >= MAX_SILENT => Some(SyncLoop::Unwatched(why)),
             Answer::Silent(_) => before,
         };
-        set(api, seen.map(|seen| (id, seen)));
+        set(api, seen.map(|seen| (*id, seen)));
         tokio::select! {
             () = sleep_until(next) => {}
-            _ = watched.wait_for(|watched| watched.port != asked) => {}
+            _ = watched.wait_for(|watched| watched.port.as_ref() != Some(&asked)) => {}
         }
     }
 }

@@ -366,22 +366,17 @@ impl Systemd {
 
     /// The best of `units`, with its [`rank`].
     async fn best(&self, units: &[String]) -> zbus::Result<Option<(u8, OwnedObjectPath)>> {
-        let mut best: Option<(u8, OwnedObjectPath)> = None;
+        let mut found = Vec::new();
         for unit in units {
             let path = self.load(unit).await?;
             let load_state = self.text(&path, UNIT, "LoadState").await?;
-            if load_state != "loaded" {
-                continue;
+            if load_state == "loaded" {
+                let active_state = self.text(&path, UNIT, "ActiveState").await?;
+                let file_state = self.text(&path, UNIT, "UnitFileState").await?;
+                found.extend(rank(&load_state, &active_state, &file_state).map(|rank| (rank, path)));
             }
-            let active_state = self.text(&path, UNIT, "ActiveState").await?;
-            let file_state = self.text(&path, UNIT, "UnitFileState").await?;
-            let found = rank(&load_state, &active_state, &file_state).map(|rank| (rank, path));
-            best = match (best, found) {
-                (Some(best), Some(found)) if found.0 >= best.0 => Some(best),
-                (best, found) => found.or(best),
-            };
         }
-        Ok(best)
+        Ok(found.into_iter().min_by_key(|(rank, _)| *rank))
     }
 
     async fn load(&self, unit: &str) -> zbus::Result<OwnedObjectPath> {
