@@ -118,13 +118,9 @@ impl KernelLog {
     fn read_batch(&self, log: &AsyncFd<OwnedFd>, oom: &mut OomLines, is_old: bool) -> io::Result<usize> {
         let mut buffer = vec![0; MAX_RECORD_BYTES];
         for count in 0..BATCH {
-            let read = log.try_io(Interest::READABLE, |log| Ok(rustix::io::read(log, &mut buffer)?));
-            match read {
-                Ok(length) => self.pass_on(&buffer[..length], oom, is_old),
+            match log.try_io(Interest::READABLE, |log| read(log, &mut buffer)) {
+                Ok(record) => self.pass_on(record, oom, is_old),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(count),
-                // EPIPE: records were overwritten before they were read; the next read goes on with the oldest one.
-                Err(error)
-                    if matches!(Errno::from_io_error(&error), Some(Errno::PIPE | Errno::INTR | Errno::INVAL)) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -150,19 +146,23 @@ pub fn last(count: usize) -> io::Result<Vec<String>> {
     let (mut lines, mut buffer) = (VecDeque::new(), vec![0; MAX_RECORD_BYTES]);
     // As many as a log of 16 MiB may have, so that a storm does not keep it from ending.
     for _ in 0..100_000 {
-        match rustix::io::read(&log, &mut buffer) {
-            Ok(length) => {
-                let line = kernel_line(&buffer[..length], true);
-                lines.extend(line.map(|line| format!("[{:.6}] {}", line.at.as_secs_f64(), line.text)));
-                if lines.len() > count {
-                    lines.pop_front();
-                }
-            }
-            Err(Errno::PIPE | Errno::INTR | Errno::INVAL) => {}
-            Err(_) => break,
+        let Ok(record) = read(&log, &mut buffer) else { break };
+        let line = kernel_line(record, true);
+        lines.extend(line.map(|line| format!("[{:.6}] {}", line.at.as_secs_f64(), line.text)));
+        if lines.len() > count {
+            lines.pop_front();
         }
     }
     Ok(lines.into())
+}
+
+/// The next record. It is empty if the kernel has overwritten records before they were read (EPIPE): the next read goes on with the oldest.
+fn read<'b>(log: &OwnedFd, buffer: &'b mut [u8]) -> io::Result<&'b [u8]> {
+    match rustix::io::read(log, &mut *buffer) {
+        Ok(length) => Ok(&buffer[..length]),
+        Err(Errno::PIPE | Errno::INTR | Errno::INVAL) => Ok(&[]),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn open_at(position: SeekFrom) -> io::Result<AsyncFd<OwnedFd>> {

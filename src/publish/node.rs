@@ -84,7 +84,7 @@ impl<'a> Publishing<'a> {
         new
     }
 
-    /// Watches the Node from then on.
+    /// Watches the Node from then on, first by a list: where etcd was restored, a watch that is resumed at a later version would be silent.
     fn watch(&mut self, from: Uptime) {
         let (nodes, name) = (self.nodes.clone(), self.name.to_owned());
         let watch = async move {
