@@ -104,42 +104,25 @@ pub fn flush() {
 }
 
 fn write(lines: &Receiver<Queued>) {
-    let sink = Sink::new();
+    let journal = connected_to_journal().then(|| JournalLog::new().ok()).flatten();
+    let to_stderr = |level, text: &str| {
+        // At once, as stderr has no buffer of its own.
+        _ = io::stderr().write_all(format!("{}{text}\n", prefix(level, journal.is_some())).as_bytes());
+    };
     for queued in lines {
         let lost = LOST.swap(0, Ordering::Relaxed);
         if lost > 0 {
-            sink.to_stderr(Level::Warn, &format!("{lost} log lines before this are lost"));
+            to_stderr(Level::Warn, &format!("{lost} log lines before this are lost"));
         }
         match queued {
             Queued::Flush(done) => done.try_send(()).unwrap_or_default(),
-            Queued::Line(line) => sink.write(&line),
+            Queued::Line(line) => {
+                let socket = journal.as_ref().filter(|_| !line.fields.is_empty());
+                if socket.is_none_or(|socket| send(socket, &line).is_err()) {
+                    to_stderr(line.level, &line.text);
+                }
+            }
         }
-    }
-}
-
-/// Where lines are written.
-struct Sink {
-    is_journal: bool,
-    /// journald's socket; none if stderr is not the journal's.
-    socket: Option<JournalLog>,
-}
-
-impl Sink {
-    fn new() -> Self {
-        let is_journal = connected_to_journal();
-        Self { is_journal, socket: is_journal.then(|| JournalLog::new().ok()).flatten() }
-    }
-
-    fn write(&self, line: &Line) {
-        let socket = self.socket.as_ref().filter(|_| !line.fields.is_empty());
-        if socket.is_none_or(|socket| send(socket, line).is_err()) {
-            self.to_stderr(line.level, &line.text);
-        }
-    }
-
-    /// At once, as stderr has no buffer of its own.
-    fn to_stderr(&self, level: Level, text: &str) {
-        _ = io::stderr().write_all(format!("{}{text}\n", prefix(level, self.is_journal)).as_bytes());
     }
 }
 
