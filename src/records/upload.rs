@@ -112,7 +112,7 @@ async fn upload(client: &Client, url: &str, kept: &Kept) -> anyhow::Result<()> {
     let request = client.put(url).header(CONTENT_TYPE, "application/json").body(kept.text()?);
     let answer = request.send().await.map_err(reqwest::Error::without_url)?;
     let status = answer.status();
-    ensure!(is_taken(status), "the server answers {status}");
+    ensure!(is_taken(status), "the server answered {status}");
     Ok(())
 }
 
@@ -146,9 +146,10 @@ fn client(settings: &RecordSettings) -> anyhow::Result<Client> {
 
 /// Those of the file, one a line as `Name: value`, and the bearer token. The files are read for each attempt, as both may be renewed.
 fn headers(settings: &RecordSettings) -> anyhow::Result<HeaderMap> {
-    let mut lines = settings.upload_headers_file.as_deref().map(read).transpose()?.unwrap_or_default();
+    let secret = |path: &Path| files::check_secret(path).and_then(|()| read(path));
+    let mut lines = settings.upload_headers_file.as_deref().map(secret).transpose()?.unwrap_or_default();
     if let Some(path) = &settings.upload_token_file {
-        lines.extend(["\nAuthorization: Bearer ", read(path)?.trim()]);
+        lines.extend(["\nAuthorization: Bearer ", secret(path)?.trim()]);
     }
     let header = |line: &str| {
         let (name, value) =
@@ -167,6 +168,9 @@ fn read(path: &Path) -> anyhow::Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
     use crate::records::record::tests::record;
 
@@ -177,6 +181,20 @@ mod tests {
         assert_eq!([15, 16].map(|secs| ready(&record, secs)), [false, true], "its completion failed");
         record.took_millis = Some(1000);
         assert!(ready(&record, 1));
+    }
+
+    #[test]
+    fn a_token_that_every_user_can_read_is_not_sent() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("token");
+        fs::write(&path, "abc\n").unwrap();
+        let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        let settings = RecordSettings { upload_token_file: Some(path.clone()), ..RecordSettings::default() };
+        set(directory.path(), 0o755);
+        set(&path, 0o644);
+        assert!(headers(&settings).unwrap_err().to_string().contains("every user can read it: chmod o-r it"));
+        set(&path, 0o600);
+        assert_eq!(headers(&settings).unwrap()["authorization"], "Bearer abc");
     }
 
     #[test]

@@ -174,6 +174,8 @@ pub fn are_uploaded_until_the_server_takes_them(scene: &Scene) -> Result<()> {
     let crashed = node.kill_for_good()?;
     let (name, record) = (name(&crashed)?, record_of(&node, &crashed)?);
     node.wait_for_trouble("RecordsNotUploaded", &["503", &name])?;
+    node.wait_for_trouble("RecordsNotUploaded", &["/etc/nodevigil/headers (mode 0644)", "chmod o-r"])?;
+    node.sh("chmod 600 /etc/nodevigil/token /etc/nodevigil/headers")?;
     node.wait_for_no_trouble()?;
     let path = format!("/srv/taken/of/{}/{name}.json", node.name());
     let taken = node.sh(&format!("cat {path}"))?;
