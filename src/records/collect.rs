@@ -1,8 +1,13 @@
 //! Reads the parts of a record, all at once and each with a deadline, in a process of its own (`nodevigil complete-record`).
 
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::{FdFlags, fcntl_setfd};
 use serde_json::{Map, Value, json};
 use tokio::process::Command;
 use tokio::time::{Instant, sleep};
@@ -15,6 +20,8 @@ use crate::host::{blocking, child, journal, kmsg};
 
 /// A part that is not there by then is left out: a record is written within five seconds.
 const DEADLINE: Duration = Duration::from_secs(3);
+/// The lock of the programs that a record starts.
+const LOCK: &str = "/run/nodevigil/records/programs.lock";
 /// Between two readings of counters.
 const COUNTED_FOR: Duration = Duration::from_secs(1);
 /// Lines of the unit that the condition is about, of the other one, and of the kernel.
@@ -30,9 +37,6 @@ const PROPERTIES: &str = "--property=Id,FragmentPath,DropInPaths,LoadState,Activ
 type Part = (&'static str, Result<Value, String>);
 
 /// Completes the record of that name, which the agent has begun in /run, and moves it to the disk.
-///
-/// # Errors
-/// When the record is not there, or cannot be moved to the disk.
 pub async fn complete(name: &str) -> Result<(), String> {
     if !is_name(name) {
         return Err(format!("{name:?} is no name of a record"));
@@ -51,17 +55,16 @@ pub async fn complete(name: &str) -> Result<(), String> {
             read.map_or_else(|why| (Err(why.clone()), Err(why)), |(one, other)| (Ok(one), Ok(other)));
         vec![("processes", processes), ("memory", memory)]
     };
-    let (journal, units, counters, kernel, file_systems, counts, versions) = tokio::join!(
-        journals(&record.units),
-        units(&record.units),
+    let (units, counters, kernel, file_systems, counts, versions) = tokio::join!(
+        of_units(&record.units),
         counters,
         read("kernel_log", || kmsg::last(MAX_KERNEL_LINES).map(Value::from).map_err(|error| error.to_string())),
         read("file_systems", || Ok(snapshot::file_systems())),
         read("counts", || Ok(snapshot::counts())),
         read("versions", || Ok(snapshot::versions())),
     );
-    let read = [units, kernel, file_systems, counts, versions];
-    for (name, read) in journal.into_iter().chain(counters).chain(read) {
+    let read = [kernel, file_systems, counts, versions];
+    for (name, read) in units.into_iter().chain(counters).chain(read) {
         match read {
             Ok(part) => _ = record.parts.insert(name.to_owned(), part),
             Err(why) => _ = record.missing.insert(name.to_owned(), why),
@@ -76,6 +79,29 @@ pub async fn complete(name: &str) -> Result<(), String> {
 /// A part that is read on a thread.
 async fn read(name: &'static str, work: impl FnOnce() -> Result<Value, String> + Send + 'static) -> Part {
     (name, blocking::run(name, DEADLINE, work).await.unwrap_or_else(|error| Err(error.to_string())))
+}
+
+/// What programs print about the units.
+async fn of_units(units: &[UnitRun]) -> Vec<Part> {
+    let _lock = match lock(Path::new(LOCK)) {
+        Ok(lock) => lock,
+        Err(error) => {
+            let why = format!("{LOCK}: {error}; a program that an earlier record has started hangs");
+            return vec![("journal", Err(why.clone())), ("units", Err(why))];
+        }
+    };
+    let (mut parts, properties) = tokio::join!(journals(units), properties(units));
+    parts.push(properties);
+    parts
+}
+
+/// A lock that every program holds too which this process starts from then on, until it ends. One that hangs in the kernel (state D)
+/// outlives this process: no later record starts another.
+fn lock(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    fcntl_setfd(&file, FdFlags::empty())?;
+    Ok(file)
 }
 
 /// The last lines of the units' runs, and the goroutines that one has printed at its end.
@@ -97,7 +123,7 @@ async fn journals(units: &[UnitRun]) -> Vec<Part> {
 }
 
 /// Properties of the units, as `systemctl show` prints them.
-async fn units(units: &[UnitRun]) -> Part {
+async fn properties(units: &[UnitRun]) -> Part {
     let mut command = Command::new("systemctl");
     command.args(["show", "--no-pager", PROPERTIES]).args(units.iter().map(|run| &run.unit));
     let shown = match child::run(command, DEADLINE).await {
@@ -107,4 +133,25 @@ async fn units(units: &[UnitRun]) -> Part {
     let property = |line: &str| line.split_once('=').map(|(name, value)| (name.to_owned(), json!(value)));
     let unit = |block: &str| Value::Object(block.lines().filter_map(property).collect::<Map<_, _>>());
     ("units", Ok(shown.split("\n\n").map(unit).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_program_that_outlives_the_record_keeps_the_lock() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("programs.lock");
+        let held = lock(&path).unwrap();
+        let mut program = Command::new("sleep").arg("1000").spawn().unwrap();
+        drop(held);
+        assert!(lock(&path).is_err());
+        program.kill().unwrap();
+        program.wait().unwrap();
+        // Waits: the programs of other tests may have inherited it.
+        flock(File::open(&path).unwrap(), FlockOperation::LockExclusive).unwrap();
+    }
 }
