@@ -25,6 +25,7 @@ pub struct Timeline(Arc<Mutex<Seen>>);
 struct Seen {
     entries: VecDeque<Noted>,
     units: BTreeMap<ConditionType, Runs>,
+    findings: Option<Vec<String>>,
 }
 
 #[derive(Debug)]
@@ -93,6 +94,16 @@ impl Timeline {
                 runs.ended = Some((ended, now)).filter(|(ended, _)| !ended.is_empty());
             }
         }
+    }
+
+    /// Keeps what the last check of the kubelet's configuration has found.
+    pub fn checked(&self, findings: Vec<String>) {
+        self.lock().findings = Some(findings);
+    }
+
+    /// What it has found; none before the first check.
+    pub fn findings(&self) -> Option<Vec<String>> {
+        self.lock().findings.clone()
     }
 
     /// All that is known.

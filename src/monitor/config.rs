@@ -85,6 +85,9 @@ pub async fn run(inputs: Inputs) {
         let watched = inputs.watched.borrow().clone();
         if config.is_due(watched.pid, uptime()) {
             let answer = check(&config.arguments(&watched, &inputs.settings.check)).await;
+            if let Ok(Answer { unit, findings, .. }) = &answer {
+                inputs.timeline.checked(findings.iter().map(|error| message(&unit.name, error)).collect());
+            }
             config.checked(answer, watched.pid, uptime());
         }
         if !reporter.report(config.view.clone(), uptime()).await {

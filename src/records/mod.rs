@@ -1,4 +1,4 @@
-//! Records: what the host was like when a problem began, kept where it outlives the process, the boot and, if asked, the machine.
+//! Records: the state of the host when a problem began, kept where it outlives the process, the boot and, if asked, the machine.
 //!
 //! A record has its name before it exists, because the condition's message has it. The agent then writes what it has in memory to /run; a
 //! child adds what it reads of the host ([`collect`]) and moves the record to the disk ([`store`]). So whatever hangs, a record is left.
@@ -87,12 +87,16 @@ impl Recorder {
                 units: self.timeline.units(kind, now.uptime),
                 ..Record::new(name, node, condition, now.wall)
             };
+            match self.timeline.findings() {
+                Some(findings) => _ = record.parts.insert("check".to_owned(), findings.into()),
+                None => _ = record.missing.insert("check".to_owned(), "there has been no check yet".to_owned()),
+            }
             record.mask();
             // In memory, so that it is left whatever becomes of those that wait.
             if let Err(error) = store::write(Path::new(store::VOLATILE), &record) {
-                tracing::warn!("the record {} is not written: {error}", record.name);
+                tracing::warn!("cannot write the record {}: {error}", record.name);
             } else if let Err(error) = self.records.try_send(record) {
-                tracing::warn!("a record is not completed: {error}");
+                tracing::warn!("a record stays incomplete, because others wait: {error}");
             }
         }
     }

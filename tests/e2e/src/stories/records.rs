@@ -77,6 +77,7 @@ pub fn of_a_crash_has_the_last_error_and_the_state_of_the_host(scene: &Scene) ->
         ("counts", "sockets"),
         ("versions", "boot_id"),
         ("kernel_log", "["),
+        ("check", "["),
         ("journal_of_the_other_unit", "containerd"),
     ] {
         ensure_has(&record, part, text)?;
