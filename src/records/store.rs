@@ -19,9 +19,10 @@ pub const VOLATILE: &str = "/run/nodevigil/records";
 /// What is kept in each: the newest.
 const MAX_RECORDS: usize = 20;
 const MAX_TOTAL_BYTES: u64 = 4 << 20;
-/// The extension of the marks, and of files that are not complete.
+/// The extension of the mark next to a record that was uploaded.
 const UPLOADED: &str = "uploaded";
-const TEMPORARY: &str = "tmp";
+/// Those of records, of marks, and of files that are not complete.
+const EXTENSIONS: [&str; 3] = ["json", UPLOADED, "tmp"];
 /// A cloud keeps what is written to them. The first that can be opened is used.
 const CONSOLES: [&str; 2] = ["/dev/console", "/dev/ttyS0"];
 const MAX_CONSOLE_BYTES: usize = 600;
@@ -42,36 +43,19 @@ impl Kept {
         Reverse((second.to_owned(), self.modified))
     }
 
-    /// Its marks that it was uploaded: next to it, and in memory if that cannot be written.
-    fn marks(&self) -> [PathBuf; 2] {
-        let name = Path::new(&self.name).with_added_extension(UPLOADED);
-        [self.path.with_extension(UPLOADED), Path::new(VOLATILE).join(name)]
-    }
-
     pub fn is_uploaded(&self) -> bool {
-        self.marks().iter().any(|mark| mark.exists())
+        self.path.with_extension(UPLOADED).exists()
     }
 
-    /// # Errors
-    /// When neither mark can be written.
     pub fn mark_uploaded(&self) -> io::Result<()> {
-        let [mark, in_memory] = self.marks();
-        files::replace(&mark, 0o600, "").or_else(|_| {
-            create(Path::new(VOLATILE))?;
-            files::replace(&in_memory, 0o600, "")
-        })
+        files::replace(&self.path.with_extension(UPLOADED), 0o600, "")
     }
 
-    /// # Errors
-    /// When it cannot be read, or is none.
     pub fn read(&self) -> io::Result<Record> {
         Ok(serde_json::from_str(&self.text()?)?)
     }
 
     /// Its JSON.
-    ///
-    /// # Errors
-    /// When it cannot be read.
     pub fn text(&self) -> io::Result<String> {
         files::read(&self.path, 2 * MAX_BYTES as u64)
     }
@@ -101,14 +85,11 @@ fn list_in(directory: &Path) -> Vec<Kept> {
     all
 }
 
-/// Writes a record for root alone, and removes the oldest that are too many.
-///
-/// # Errors
-/// When it cannot be written; names the path.
+/// Writes a record for root alone, and removes the oldest that are too many. An error names the path.
 pub fn write(directory: &Path, record: &Record) -> io::Result<()> {
     let path = directory.join(format!("{}.json", record.name));
     let written = (|| {
-        create(directory)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         files::replace(&path, 0o600, &record.clone().text()?)?;
         // So that its name outlives a power failure too.
         fs::File::open(directory)?.sync_all()
@@ -117,41 +98,30 @@ pub fn write(directory: &Path, record: &Record) -> io::Result<()> {
     written.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
-fn create(directory: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(directory)
-}
-
 /// Removes the oldest that are too many, and what is left of records that are gone. `written` stays, even if the clock was ahead when the
 /// others were written.
 fn prune(directory: &Path, written: &str) {
     let mut all = list_in(directory);
     all.sort_by_key(|kept| kept.name != written);
-    let (mut total, mut names) = (0, Vec::new());
-    for kept in all {
+    let mut total = 0;
+    let fits = |kept: &Kept| {
         total += kept.bytes;
-        if names.len() < MAX_RECORDS && total <= MAX_TOTAL_BYTES {
-            names.push(kept.name);
-        } else {
-            kept.marks().iter().chain([&kept.path]).for_each(|path| _ = fs::remove_file(path));
-        }
-    }
-    // The marks in memory are of records on the disk too, and what is not complete there is being written.
-    if directory == Path::new(VOLATILE) {
-        return;
-    }
+        total <= MAX_TOTAL_BYTES
+    };
+    let kept: Vec<_> = all.into_iter().take(MAX_RECORDS).take_while(fits).map(|kept| kept.name).collect();
+    // Another process may be writing what is not complete in memory.
+    let extensions = if directory == Path::new(VOLATILE) { &EXTENSIONS[..2] } else { &EXTENSIONS };
     for path in fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()) {
-        let name = path.file_name().and_then(|name| name.to_str()?.split('.').next()).unwrap_or_default();
-        let is_left = path.extension().is_some_and(|extension| extension == TEMPORARY || extension == UPLOADED);
-        if is_left && !names.iter().any(|kept| kept == name) {
+        let file = path.file_name().and_then(|file| file.to_str()).unwrap_or_default();
+        let (name, extension) =
+            (file.split('.').next().unwrap_or_default(), file.rsplit('.').next().unwrap_or_default());
+        if is_name(name) && extensions.contains(&extension) && !kept.iter().any(|kept| kept == name) {
             fs::remove_file(&path).ok();
         }
     }
 }
 
 /// Moves a completed record to the disk. What cannot be moved stays in /run.
-///
-/// # Errors
-/// When the disk cannot be written to.
 pub fn keep(record: &Record) -> io::Result<()> {
     // First in memory: the disk may hang.
     write(Path::new(VOLATILE), record)?;
@@ -234,7 +204,7 @@ mod tests {
         assert_eq!(kept[0].read().unwrap(), record(&name(24)));
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&path), mode(&kept[0].path)), (0o700, 0o600));
-        fs::write(path.join("20261128t184599z-large.json"), vec![b'x'; 4 << 20]).unwrap();
+        fs::write(path.join("20261128t184559z-large.json"), vec![b'x'; 4 << 20]).unwrap();
         prune(&path, &name(24));
         assert_eq!(list_in(&path).len(), 1, "4 MiB");
     }
