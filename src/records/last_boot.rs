@@ -8,7 +8,7 @@ use std::{fs, io};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::store;
+use super::{names, store};
 use crate::files;
 use crate::host::clock::wall;
 use crate::host::snapshot::boot_id;
@@ -46,7 +46,7 @@ struct Marker {
     at: Timestamp,
 }
 
-/// How the last boot ended.
+/// How the previous boot ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastBoot {
     pub message: String,
@@ -54,7 +54,7 @@ pub struct LastBoot {
     pub is_clean: bool,
 }
 
-/// Marks that the agent runs, and finds out how the last boot ended; `true` if this is the first time in this boot. None if no agent ran
+/// Marks that the agent runs, and finds out how the previous boot ended; `true` if this is the first time in this boot. None if no agent ran
 /// in an earlier boot. Waits for the disk.
 pub fn begin() -> Option<(LastBoot, bool)> {
     let boot_id = boot_id();
@@ -69,7 +69,7 @@ pub fn begin() -> Option<(LastBoot, bool)> {
     let found = judge(&marker, &names, panic_since(marker.at));
     let written = serde_json::to_string(&found).map_err(io::Error::other);
     if let Err(error) = written.and_then(|text| files::replace(Path::new(FOUND), 0o644, &text)) {
-        tracing::warn!("{FOUND}: {error}; a restarted agent says again how the last boot ended");
+        tracing::warn!("{FOUND}: {error}; a restarted agent says again how the previous boot ended");
     }
     Some((found, true))
 }
@@ -89,19 +89,19 @@ fn mark(boot_id: &str, state: State, before: Option<&Marker>) {
     }
 }
 
-/// `names`: those of the records, the newest first.
-fn judge(marker: &Marker, names: &[String], panic: Option<String>) -> LastBoot {
-    let since = format!("{:.0}", marker.at).to_ascii_lowercase().replace(['-', ':'], "");
+/// `records`: their names, the newest first.
+fn judge(marker: &Marker, records: &[String], panic: Option<String>) -> LastBoot {
+    let since = names::start(marker.at);
     let of_boot: Vec<&str> =
-        names.iter().map(String::as_str).filter(|name| *name >= since.as_str()).take(MAX_NAMES).collect();
+        records.iter().map(String::as_str).filter(|name| *name >= since.as_str()).take(MAX_NAMES).collect();
     let (at, is_clean) = (marker.at, marker.state != State::Running && panic.is_none());
     let mut message = match marker.state {
-        _ if panic.is_some() => "the last boot ended by a panic of the kernel".to_owned(),
-        State::Shutdown => format!("the last boot ended by a shutdown at {at:.0}"),
-        State::Stopped => format!("nodevigil was stopped at {at:.0}, and how the last boot ended later is not known"),
+        _ if panic.is_some() => "the previous boot ended with a kernel panic".to_owned(),
+        State::Shutdown => format!("the previous boot ended with a shutdown at {at:.0}"),
+        State::Stopped => format!("nodevigil was stopped at {at:.0}, so how the previous boot ended is not known"),
         State::Running => {
             format!(
-                "the last boot, in which nodevigil ran since {at:.0}, ended without a shutdown: by a reset, a power failure or a crash"
+                "the previous boot, in which nodevigil ran since {at:.0}, ended without a shutdown: by a reset, a power failure or a crash"
             )
         }
     };
@@ -171,7 +171,7 @@ mod tests {
         let shutdown = judged(State::Shutdown, None);
         assert_eq!(
             (shutdown.message.as_str(), shutdown.is_clean),
-            ("the last boot ended by a shutdown at 2026-11-28T18:00:00Z", true)
+            ("the previous boot ended with a shutdown at 2026-11-28T18:00:00Z", true)
         );
         let reset = judged(State::Running, None);
         assert!(reset.message.ends_with("; its last records: 20261128t184502z-kubelet-crashed") && !reset.is_clean);
@@ -179,7 +179,8 @@ mod tests {
         assert!(stopped.message.contains("is not known") && stopped.is_clean, "{stopped:?}");
         let panic = judged(State::Running, Some("Kernel panic - not syncing")).message;
         assert!(
-            panic.starts_with("the last boot ended by a panic") && panic.ends_with(": Kernel panic - not syncing"),
+            panic.starts_with("the previous boot ended with a kernel panic")
+                && panic.ends_with(": Kernel panic - not syncing"),
             "{panic}"
         );
     }

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use heck::ToKebabCase as _;
 use jiff::Timestamp;
+use jiff::civil::DateTime;
 
 use crate::condition::{Condition, ConditionType, Uptime};
 use crate::host::clock::Now;
@@ -20,6 +22,8 @@ const RECORDED: [ConditionType; 5] = [
 const SAME_WITHIN: Duration = Duration::from_mins(5);
 const MAX_PER_HOUR: usize = 20;
 const HOUR: Duration = Duration::from_hours(1);
+/// The time in a name, in UTC.
+const TIME: &str = "%Y%m%dt%H%M%Sz";
 /// What comes before the name in a message.
 const BEFORE_NAME: &str = "; record ";
 /// The API's limit on the note of an Event, which has the condition's type and status before the message.
@@ -107,26 +111,18 @@ fn split(message: &str) -> (&str, Option<&str>) {
 /// Whether it can be the name of a record, and so of a file.
 pub fn is_name(name: &str) -> bool {
     let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    let Some((time, reason)) = name.split_once("z-") else { return false };
-    let is_digits = |text: &str, count| text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit());
-    let is_time = time.split_once('t').is_some_and(|(date, time)| is_digits(date, 8) && is_digits(time, 6));
-    name.len() < 100 && is_time && !reason.is_empty() && reason.chars().all(is_part)
+    let is_of_time = |(time, reason): (&str, &str)| DateTime::strptime(TIME, time).is_ok() && !reason.is_empty();
+    name.len() < 100 && name.chars().all(is_part) && name.split_once('-').is_some_and(is_of_time)
 }
 
 /// Such as `20261128t184502z-kubelet-oom-killed`: in the order of time, and a DNS label.
 fn name(at: Timestamp, reason: &str) -> String {
-    let time: String = format!("{at:.0}").chars().filter(char::is_ascii_alphanumeric).collect();
-    let mut name = time.to_ascii_lowercase();
-    let chars: Vec<char> = reason.chars().collect();
-    for (at, c) in chars.iter().enumerate() {
-        let was_lower = at > 0 && chars[at - 1].is_ascii_lowercase();
-        let is_word = at == 0 || was_lower || chars.get(at + 1).is_some_and(char::is_ascii_lowercase);
-        if c.is_ascii_uppercase() && is_word {
-            name.push('-');
-        }
-        name.push(c.to_ascii_lowercase());
-    }
-    name
+    format!("{}-{}", start(at), reason.to_kebab_case())
+}
+
+/// How the names of records from that second begin.
+pub fn start(at: Timestamp) -> String {
+    at.strftime(TIME).to_string()
 }
 
 #[cfg(test)]

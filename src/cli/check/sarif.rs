@@ -1,11 +1,11 @@
 //! Findings as SARIF 2.1.0, with the fields that GitHub's code scanning reads.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 use std::path::{self, Path};
 
 use kubelet_config::kubelet::location::Location;
 use kubelet_config::rules::{self, Finding, Severity};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
@@ -17,6 +17,9 @@ use crate::settings::rule::name_of;
 const RULES: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/reference/rules.md");
 /// The name of the root that was checked: what files are relative to.
 const ROOT: &str = "ROOT";
+/// What is escaped in the path of a URI.
+const OUTSIDE_PATHS: AsciiSet =
+    NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'-').remove(b'_').remove(b'~').remove(b'@');
 
 pub fn log(root: &Path, sources: &Sources, chosen: &Chosen) -> Value {
     let used: BTreeSet<&str> = chosen.shown().map(|finding| finding.rule).collect();
@@ -103,15 +106,7 @@ fn location(sources: &Sources, location: &Location) -> Value {
 
 /// A path as a URI has it.
 fn escaped(path: &str) -> String {
-    let mut uri = String::new();
-    for byte in path.bytes() {
-        if byte.is_ascii_alphanumeric() || b"/.-_~@".contains(&byte) {
-            uri.push(char::from(byte));
-        } else {
-            _ = write!(uri, "%{byte:02X}");
-        }
-    }
-    uri
+    utf8_percent_encode(path, &OUTSIDE_PATHS).to_string()
 }
 
 #[cfg(test)]

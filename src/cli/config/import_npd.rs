@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use heck::ToKebabCase as _;
 use jiff::SignedDuration;
 use serde_json::Value as Json;
 use toml::Value;
@@ -31,7 +32,7 @@ const MAX_NAME_CHARS: usize = 36;
 
 /// Print the settings that do the same as configuration files of node-problem-detector
 ///
-/// Reads those of its system-log-monitor (kmsg, journald) and its custom-plugin-monitor. What has no equal is a comment that says why.
+/// Reads those of its system-log-monitor (kmsg, journald) and its custom-plugin-monitor. A comment explains each part that is not imported.
 ///
 /// Exit code: 0 every file was read, 78 a file is invalid.
 #[derive(Debug, clap::Args)]
@@ -40,7 +41,7 @@ pub struct ImportNpd {
     /// A configuration file of node-problem-detector
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// The working directory of node-problem-detector, in which relative paths of plugins are
+    /// The working directory of node-problem-detector, to which the paths of plugins may be relative
     #[arg(long, value_name = "DIR", default_value = "/")]
     directory: PathBuf,
 }
@@ -84,28 +85,28 @@ impl Import {
             "kmsg" | "custom" => "",
             "journald" if !text(config, "source").is_empty() => "",
             "filelog" => "a check reads the kernel's log or the journal, not a file",
-            "" => "it has no plugin: the metrics of a host are those of Prometheus' node exporter",
+            "" => "it names no plugin; for metrics of the host, use Prometheus' node exporter",
             _ => "its plugin is not one of kmsg, journald and custom",
         };
         if !why.is_empty() {
-            return self.comment(&format!("No equal: {why}."));
+            return self.comment(&format!("Not imported: {why}."));
         }
         for (value, what) in [
-            (&monitor["skipList"], "skipList: a check has no list of lines to leave out"),
+            (&monitor["skipList"], "skipList: a check cannot skip lines"),
             (
                 &config[FOLLOWS_MESSAGE],
                 "enable_message_change_based_condition_update: the first message of a problem stays",
             ),
-            (&config["skip_initial_status"], "skip_initial_status: a condition is shown when its check has ended once"),
+            (&config["skip_initial_status"], "skip_initial_status: a condition is shown once its check has ended"),
         ] {
             if value.as_array().is_some_and(|list| !list.is_empty()) || value == true {
-                self.comment(&format!("No equal: {what}."));
+                self.comment(&format!("Not imported: {what}."));
             }
         }
         for rule in list(monitor, "rules") {
             self.text.push('\n');
             if let Err(why) = self.rule(rule, monitor, directory) {
-                self.comment(&format!("No equal of {}: {why}.", text(rule, "reason")));
+                self.comment(&format!("{} is not imported: {why}.", text(rule, "reason")));
             }
         }
     }
@@ -123,7 +124,7 @@ impl Import {
             |other: &&Json| is_permanent(other) && ["path", "args", "reason"].iter().all(|key| other[key] == rule[key]);
         if is_custom && !is_permanent(rule) && list(monitor, "rules").any(|other| is_twin(&other)) {
             self.comment(&format!(
-                "{reason} (temporary): the condition of the same command becomes an Event by itself."
+                "{reason} (temporary) is not imported: the condition of the same command also creates an Event."
             ));
             return Ok(());
         }
@@ -150,33 +151,23 @@ impl Import {
 
     /// A name that no other check has: `OOMKilling` becomes `oom-killing`.
     fn name(&mut self, reason: &str) -> String {
-        let chars: Vec<char> = reason.chars().collect();
-        let mut name = String::new();
-        for (index, c) in chars.iter().enumerate() {
-            let is_lower = |at: Option<usize>| at.and_then(|at| chars.get(at)).is_some_and(char::is_ascii_lowercase);
-            if c.is_ascii_uppercase() && index > 0 && (is_lower(index.checked_sub(1)) || is_lower(Some(index + 1))) {
-                name.push('-');
-            }
-            name.push(c.to_ascii_lowercase());
-        }
+        let mut name = reason.to_kebab_case();
         name.truncate(MAX_NAME_CHARS);
-        let mut unique = name.clone();
-        for number in 2.. {
-            if self.names.insert(unique.clone()) {
-                break;
-            }
+        let (mut unique, mut number) = (name.clone(), 1);
+        while !self.names.insert(unique.clone()) {
+            number += 1;
             unique = format!("{name}-{number}");
         }
         unique
     }
 
     fn finished(self) -> String {
-        let mut text = "# Settings of nodevigil, by `nodevigil config import-npd`. In a pattern `*` is for any text: it may match more than the\n\
-                        # regular expression above it.\n".to_owned();
+        let mut text = "# Settings for nodevigil, written by `nodevigil config import-npd`. In a pattern, `*` stands for any text: it may match\n\
+                        # more than the regular expression above it.\n".to_owned();
         if self.names.len() > MAX_CHECKS {
             _ = writeln!(
                 text,
-                "# These are {} checks, and nodevigil takes {MAX_CHECKS}: delete what you do not need.",
+                "# These are {} checks, and nodevigil allows {MAX_CHECKS}: delete those that you do not need.",
                 self.names.len()
             );
         }

@@ -51,7 +51,7 @@ fn lines_of_the_kernel_become_checks_and_conditions_that_nodevigil_has_become_it
     let disk = &settings.custom["disk-is-failing"];
     assert_eq!(disk.condition.as_deref().unwrap(), "DiskFailing");
     assert_eq!((&*disk.healthy_reason, disk.log.as_ref().unwrap().until_boot), ("DiskIsFine", true));
-    assert!(text.contains("# No equal of Flagged: the regular expression has a flag"), "{text}");
+    assert!(text.contains("# Flagged is not imported: the regular expression \"(?i)oops\" ignores case"), "{text}");
     assert!(text.contains("# DockerHung: nodevigil has KernelDeadlock itself"), "{text}");
 }
 
@@ -89,9 +89,9 @@ fn commands_and_the_journal_become_checks() {
     assert_eq!(settings.custom["corrupt-docker-image"].log.as_ref().unwrap().identifier.as_deref(), Some("dockerd"));
     let of_kernel = settings.custom["kernel-taint"].log.as_ref().unwrap();
     assert!(of_kernel.identifier.is_none() && of_kernel.unit.is_none(), "{text}");
-    assert!(text.contains("# No equal of Vague: the regular expression"), "{text}");
-    assert!(text.contains("NTPIsDown (temporary): the condition of the same command"), "{text}");
-    assert!(text.contains("# No equal: skip_initial_status"), "{text}");
+    assert!(text.contains("# Vague is not imported: the regular expression"), "{text}");
+    assert!(text.contains("NTPIsDown (temporary) is not imported: the condition of the same command"), "{text}");
+    assert!(text.contains("# Not imported: skip_initial_status"), "{text}");
 }
 
 #[test]
