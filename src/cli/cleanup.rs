@@ -4,12 +4,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
 use tokio::time::timeout;
 
-use super::removal::{self, Progress, Removed};
+use super::removal::{self, Removed};
 use super::{GOOD, block_on, complain, print, settings_in_effect};
 use crate::files;
 use crate::host::kubelet::KubeletFacts;
+use crate::publish::connect_once;
 use crate::report::status::{self, StatusReport};
 
 /// The time for all requests: a package manager may wait for the command.
@@ -28,7 +31,7 @@ pub struct Cleanup {
     /// The Node's name [default: the name that the agent last used]
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
-    /// Clean up every Node of the cluster, as `helm uninstall` does; needs an identity that may list and patch all Nodes. A further run does only what remains
+    /// Clean up every Node of the cluster, as `helm uninstall` does. Needs an identity that may list and patch all Nodes. If it fails, run it again: it continues with the Nodes that remain
     #[arg(long, conflicts_with = "node")]
     all_nodes: bool,
 }
@@ -38,7 +41,7 @@ impl Cleanup {
         let report = StatusReport::read(Path::new(status::PATH)).ok();
         if let Some(pid) = report.as_ref().map(|report| report.pid).filter(|pid| is_agent(*pid)) {
             bail!(
-                "the agent is running (pid {pid}) and would publish again what is removed; stop it first: systemctl disable --now nodevigil, or \
+                "the agent is running (pid {pid}) and would publish its conditions again; stop it first: systemctl disable --now nodevigil, or \
                  delete the DaemonSet nodevigil"
             );
         }
@@ -47,34 +50,35 @@ impl Cleanup {
         let kubelet = kubelet_pid.and_then(|pid| KubeletFacts::read(pid).ok());
         let kubelet = kubelet.or_else(|| KubeletFacts::read_files().ok()).unwrap_or_else(KubeletFacts::usual);
         let last = report.map(|report| report.node).filter(|name| !name.is_empty());
-        settings.node_name = self.node.or(settings.node_name).or(last);
-        if self.all_nodes {
-            let mut found = 0;
-            let done = block_on("waiting for the API server", async {
-                let removed = |name: &str, removed: &Removed| {
-                    found += 1;
-                    // Whoever reads it may go; the Nodes are cleaned up all the same.
-                    print(&describe(name, Some(removed))).ok();
-                };
-                let progress = |progress: &Progress| complain(&progress.to_string());
-                timeout(ALL_DEADLINE, removal::cleanup_all(&settings, kubelet, removed, progress)).await
-            })?;
-            let secs = ALL_DEADLINE.as_secs();
-            done.with_context(|| {
-                format!("not every Node was cleaned up within {secs} s; run it again for the others")
-            })??;
-            if found == 0 {
-                print("no Node has conditions or taints of nodevigil\n")?;
-            }
-            return Ok(GOOD);
-        }
-        let removed = block_on("waiting for the API server", async {
-            timeout(DEADLINE, removal::cleanup(&settings, kubelet)).await
-        })?;
-        let (name, removed) = removed.with_context(|| format!("no success within {} s", DEADLINE.as_secs()))??;
-        print(&describe(&name, removed.as_ref()))?;
+        settings.node_name = self.node.clone().or(settings.node_name).or(last);
+        let deadline = if self.all_nodes { ALL_DEADLINE } else { DEADLINE };
+        let work = async {
+            let session = connect_once(&settings, kubelet).await?;
+            let nodes = Api::all(session.client);
+            let done = if self.all_nodes { clean_all(&nodes).await } else { clean(&nodes, &session.node_name).await };
+            done.with_context(|| session.source.to_string())
+        };
+        let done = block_on("waiting for the API server", async { timeout(deadline, work).await })?;
+        let late = || format!("not everything was cleaned up within {} s; run the command again", deadline.as_secs());
+        done.with_context(late)??;
         Ok(GOOD)
     }
+}
+
+async fn clean(nodes: &Api<Node>, name: &str) -> anyhow::Result<()> {
+    let removed = removal::from_one(nodes, name).await.with_context(|| format!("Node {name}"))?;
+    print(&describe(name, removed.as_ref()))
+}
+
+async fn clean_all(nodes: &Api<Node>) -> anyhow::Result<()> {
+    let mut is_clean = true;
+    let removed = |name: &str, removed: &Removed| {
+        is_clean = false;
+        // Whoever reads it may go; the Nodes are cleaned up all the same.
+        print(&describe(name, Some(removed))).ok();
+    };
+    removal::from_all(nodes, removed, |progress| complain(&progress.to_string())).await?;
+    if is_clean { print("no Node has conditions or taints of nodevigil\n") } else { Ok(()) }
 }
 
 /// Whether the agent that wrote status.json is still running.

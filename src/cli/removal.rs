@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -11,9 +11,7 @@ use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams};
 use tokio::time::sleep;
 
-use crate::host::kubelet::KubeletFacts;
-use crate::publish::{FIELD_MANAGER, ObservedNode, connect_once, describe, is_our_taint, taints_patch};
-use crate::settings::KubernetesSettings;
+use crate::publish::{FIELD_MANAGER, ObservedNode, describe, is_our_taint, taints_patch};
 
 /// How many Nodes are listed at a time. A Node may have 100 KiB, and an answer has a largest size.
 const PAGE: u32 = 25;
@@ -32,19 +30,13 @@ pub struct Removed {
     pub taints: Vec<String>,
 }
 
-/// Removes nodevigil's conditions and taints, and returns the Node's name; nothing removed if there is no such Node. Conditions that another field manager owns too stay.
-///
-/// # Errors
-/// When there is no identity, or the API server does not answer or refuses it. The conditions may be removed by then.
-pub async fn cleanup(settings: &KubernetesSettings, kubelet: KubeletFacts) -> Result<(String, Option<Removed>)> {
-    let session = connect_once(settings, kubelet).await?;
-    let nodes = Api::<Node>::all(session.client);
-    let removed = match read(&nodes, &session.node_name).await {
-        Ok(Some(node)) => remove(&nodes, node).await,
-        answer => answer.map(|_| None),
-    };
-    let removed = removed.with_context(|| format!("Node {}, with {}", session.node_name, session.source))?;
-    Ok((session.node_name, removed))
+/// Removes nodevigil's conditions and taints from the Node of that name; none if there is no such Node. Conditions that another field manager
+/// owns too stay. After an error the conditions may be removed and the taints not.
+pub async fn from_one(nodes: &Api<Node>, name: &str) -> Result<Option<Removed>> {
+    match read(nodes, name).await? {
+        Some(node) => remove(nodes, node).await,
+        None => Ok(None),
+    }
 }
 
 /// How far the removal from all Nodes is.
@@ -65,22 +57,10 @@ impl fmt::Display for Progress {
     }
 }
 
-/// Removes nodevigil's conditions and taints from every Node that has some; `removed` is told of each, `progress` now and then.
-///
-/// # Errors
-/// The first error of a Node; the other Nodes are cleaned up all the same.
-pub async fn cleanup_all(
-    settings: &KubernetesSettings,
-    kubelet: KubeletFacts,
-    removed: impl FnMut(&str, &Removed),
-    progress: impl FnMut(&Progress),
-) -> Result<()> {
-    let session = connect_once(settings, kubelet).await?;
-    remove_all(&Api::all(session.client), removed, progress).await.with_context(|| session.source.to_string())
-}
-
-/// Goes through the Nodes until nothing is left on them, or a whole pass removes nothing. What has been removed needs no further request.
-async fn remove_all(
+/// Removes nodevigil's conditions and taints from every Node that has some; `removed` is told of each, `progress` now and then. Goes through
+/// the Nodes until nothing is left on them, or a whole pass removes nothing. Returns the first error of that pass: the other Nodes are
+/// cleaned up all the same.
+pub async fn from_all(
     nodes: &Api<Node>,
     mut removed: impl FnMut(&str, &Removed),
     mut progress: impl FnMut(&Progress),
@@ -225,8 +205,7 @@ mod tests {
             }
         });
         let nodes = Api::all(Client::new(service, "default"));
-        let before = read(&nodes, "n1").await.unwrap().unwrap();
-        remove(&nodes, before).await
+        from_one(&nodes, "n1").await
     }
 
     /// Sixty Nodes, of which the API server lists forty at a time. `busy` of them are refused at first, with this HTTP status.
@@ -299,7 +278,7 @@ mod tests {
         let service = service_fn(move |request| answer(served.clone(), request));
         let removed = |_: &str, removed: &Removed| cleaned += usize::from(removed.conditions == ["KubeletHealthy"]);
         let progress = |&Progress { seen, cleaned, failed }: &Progress| last = Progress { seen, cleaned, failed };
-        let result = remove_all(&Api::all(Client::new(service, "default")), removed, progress).await;
+        let result = from_all(&Api::all(Client::new(service, "default")), removed, progress).await;
         (result, cleaned, last)
     }
 
