@@ -158,5 +158,5 @@ fn text(conditions: &[Condition], access: &[Access], records: &[String], colored
         return format!("{conditions}\n{access}");
     }
     let records = table::text(["RECORD"], records.iter().map(|name| ([name.clone()], "")));
-    format!("{conditions}\n{access}\n{records}\nTo see one: nodevigil records show {}\n", "NAME")
+    format!("{conditions}\n{access}\n{records}\nShow one with: nodevigil records show NAME\n")
 }

@@ -1,4 +1,4 @@
-//! `nodevigil records`: what the host was like when a problem began.
+//! `nodevigil records`: the state of the host when a problem began.
 
 use anyhow::Context as _;
 use clap::Subcommand;
@@ -14,8 +14,8 @@ use crate::report::table;
 
 /// List and show the records of problems
 ///
-/// The agent keeps one at each transition to a problem of the kubelet, the container runtime, storage, kernel or memory. Works without the
-/// agent. Needs root.
+/// The agent records the state of the host when the condition of the kubelet, the container runtime, storage, the kernel or memory changes to
+/// a problem. Works without the agent. Needs root.
 ///
 /// Exit code: 0 the records are printed, 1 they cannot be read.
 #[derive(Debug, clap::Args)]
@@ -30,9 +30,9 @@ pub struct Records {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show a record: what happened, and what the host was like
+    /// Show a record: what happened, and the state of the host
     Show {
-        /// The record's name, or the beginning of one; without it the newest
+        /// The record's name, or how it begins [default: the newest record]
         name: Option<String>,
         /// Print text, or the record's JSON
         #[arg(short, long, default_value = "text")]
@@ -50,9 +50,10 @@ impl Records {
                 Output::Text => list(&all, clock::wall()),
             })?,
             Some(Command::Show { name, output }) => {
-                let name = name.unwrap_or_default();
-                let Some(kept) = all.iter().find(|kept| kept.name.starts_with(&name)) else {
-                    complain(&format!("no record {name} in {} or {}", store::PERSISTENT, store::VOLATILE));
+                let begins = name.as_deref().unwrap_or_default();
+                let Some(kept) = all.iter().find(|kept| kept.name.starts_with(begins)) else {
+                    let named = name.map_or_else(String::new, |name| format!(" whose name begins with {name}"));
+                    complain(&format!("there is no record{named} in {} or {}", store::PERSISTENT, store::VOLATILE));
                     return Ok(BAD);
                 };
                 print(&match output {
@@ -132,7 +133,7 @@ fn show(record: &Record, colored: bool) -> String {
     let mut page = Page { text: String::new(), colored };
     page.line(0, &format!("{name}: {} is {} ({})", condition.kind, condition.status.name(), condition.reason));
     page.line(0, &condition.message);
-    page.line(0, &format!("Begun at {begun_at} on {node}, by nodevigil {agent_version}"));
+    page.line(0, &format!("Recorded at {begun_at} on {node} by nodevigil {agent_version}"));
     page.heading("timeline");
     for Entry { at, until, times, source, text } in &record.timeline {
         let times = until.map_or_else(String::new, |until| format!(" ({times} times, until {until:.3})"));
@@ -147,7 +148,7 @@ fn show(record: &Record, colored: bool) -> String {
         page.value(1, part);
     }
     for (name, why) in &record.missing {
-        page.heading(&format!("{name} is missing, or not complete"));
+        page.heading(&format!("{name} is missing or incomplete"));
         page.line(1, why);
     }
     page.text
@@ -180,8 +181,8 @@ mod tests {
         record.missing.insert("kernel_log".into(), "no result".into());
         let expected = format!(
             "20261128t184502z-kubelet-crashed: KubeletHealthy is False (KubeletCrashed)\nit crashed\n\
-             Begun at 2026-11-28T18:45:02Z on worker-1, by nodevigil {}\n\ntimeline\n\nconditions\n\njournal\n  one␛\n  two\n\n\
-             processes\n  by_cpu:\n    name=a pid=1\n  count: 2\n\nkernel_log is missing, or not complete\n  no result\n",
+             Recorded at 2026-11-28T18:45:02Z on worker-1 by nodevigil {}\n\ntimeline\n\nconditions\n\njournal\n  one␛\n  two\n\n\
+             processes\n  by_cpu:\n    name=a pid=1\n  count: 2\n\nkernel_log is missing or incomplete\n  no result\n",
             env!("CARGO_PKG_VERSION")
         );
         assert_eq!(show(&record, false), expected);

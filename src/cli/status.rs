@@ -209,9 +209,7 @@ fn remarks(report: &StatusReport, now: Timestamp) -> Vec<String> {
         format!("Problem of nodevigil itself, {}: {}", trouble.name, redact::escape_controls(&trouble.message))
     };
     remarks.extend(report.troubles.iter().map(problem));
-    remarks.extend(
-        report.last_boot.iter().map(|message| format!("Before this boot: {}", redact::escape_controls(message))),
-    );
+    remarks.extend(report.last_boot.iter().map(|message| format!("Note: {}", redact::escape_controls(message))));
     remarks
 }
 

@@ -222,7 +222,7 @@ mod tests {
             troubles: BTreeMap::from([(Trouble::BusLost, "no answer".to_owned())]),
             now: time(now),
             uptime: Duration::from_secs(100),
-            last_boot: Some("the last boot ended by a shutdown".to_owned()),
+            last_boot: Some("the previous boot ended with a shutdown".to_owned()),
         };
         StatusReport::new(present, previous)
     }
@@ -268,7 +268,7 @@ mod tests {
 "conditions":[{"type":"KubeletHealthy","status":"False","reason":"KubeletCrashed","message":"m","since":"2026-01-01T00:01:00Z","is_problem":true}],
 "published":{"state":"unreached","since":"2026-01-01T00:00:00Z","error":"connection refused"},
 "kubelet":{"unit":"kubelet.service","pid":7,"healthz":null,"sync_loop_unwatched":null},"pause":{"until":"2026-01-01T01:00:00Z","by":"ann","reason":"new disk"},
-"troubles":[{"name":"BusLost","message":"no answer"}],"last_boot":"the last boot ended by a shutdown"}"#;
+"troubles":[{"name":"BusLost","message":"no answer"}],"last_boot":"the previous boot ended with a shutdown"}"#;
         assert_eq!(serde_json::to_string(&report).unwrap(), expected.replace('\n', ""));
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("status.json");

@@ -30,7 +30,7 @@ pub struct CustomSettings {
     /// The reason of the condition while there is no problem.
     #[serde(default = "check_passed")]
     pub healthy_reason: ReasonName,
-    /// How many seconds a problem must last until it is shown.
+    /// How many seconds a problem must last before it is shown.
     #[serde(default)]
     pub after_secs: Secs<0, 540, 0>,
     pub unit: Option<UnitCheck>,
@@ -38,35 +38,35 @@ pub struct CustomSettings {
     pub log: Option<LogCheck>,
 }
 
-/// `[custom.NAME.unit]`: a service of systemd. It is a problem if it has failed. A stop by an administrator is none.
+/// `[custom.NAME.unit]`: a service of systemd. A service that has failed is a problem. A service that an administrator has stopped is not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UnitCheck {
     /// The service's unit.
     pub name: ServiceName,
-    /// It is a problem too if the unit is enabled and has not been active for this many seconds, because it was never started or ended
-    /// without an error. 0: that is none.
+    /// After how many seconds it is also a problem that an enabled unit is not active, whether it was never started or ended without an
+    /// error. 0: never.
     #[serde(default)]
     pub inactive_secs: Secs<0, 86_400, 0>,
-    /// It is a problem too if systemd has restarted the unit (Restart=) this often within `restarts_within_secs`. 0: that is none.
+    /// How many restarts by systemd (Restart=) within `restarts_within_secs` are also a problem. 0: no number of them is.
     #[serde(default)]
     pub restarts: u8,
-    /// See `restarts`.
+    /// The time within which `restarts` are counted, in seconds.
     #[serde(default)]
     pub restarts_within_secs: Secs<60, 86_400, 600>,
 }
 
 /// `[custom.NAME.command]`: a command that systemd runs as a unit of its own. Exit code 0: no problem, 1: a problem, any other: unknown. The
-/// first line of its output is the message.
+/// first line of the output is the message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CommandCheck {
     /// The absolute path of the program, and its arguments. No shell reads them.
     pub argv: Argv,
-    /// The time from one start to the next, in seconds.
+    /// How many seconds pass from one start to the next.
     #[serde(default)]
     pub interval_secs: Secs<5, 86_400, 60>,
-    /// After this many seconds all its processes are killed.
+    /// After how many seconds systemd kills all processes of the command.
     #[serde(default)]
     pub timeout_secs: Secs<1, 3600, 10>,
     /// The user who runs it.
@@ -82,12 +82,12 @@ pub struct LogCheck {
     pub unit: Option<UnitName>,
     /// Read the journal of this syslog identifier. Every user can choose theirs: a unit is safer.
     pub identifier: Option<Name>,
-    /// What lines begin with. `*` is for any text, also in front.
+    /// How the lines begin. `*` stands for any text, also at the beginning.
     pub patterns: Patterns,
-    /// For how many seconds after its last line there is a problem.
+    /// How many seconds after the last such line the problem ends.
     #[serde(default)]
     pub lasts_secs: Secs<1, 604_800, 300>,
-    /// Whether there is a problem until the host boots, whatever `lasts_secs` is.
+    /// Whether a problem lasts until the host boots, whatever `lasts_secs` is.
     #[serde(default)]
     pub until_boot: bool,
 }

@@ -32,10 +32,10 @@ const LIBRARIES: [&str; 6] = [
 /// The options about the host.
 #[derive(Debug, clap::Args)]
 pub struct Given {
-    /// The unit that runs the kubelet [default: [kubelet] unit of the settings, otherwise the unit that was found]
+    /// The unit that runs the kubelet [default: the setting `[kubelet] unit`, otherwise the unit that is found]
     #[arg(long, value_name = "NAME")]
     pub unit: Option<String>,
-    /// The kubelet's version [default: the output of its binary on the running host, otherwise from the files]
+    /// The kubelet's version [default: what its binary prints on the running host, otherwise what the files show]
     #[arg(long, value_name = "VERSION")]
     kubelet_version: Option<Version>,
     /// A value that the node should get: cloud-provider=external, node-ip=ADDRESS, provider-id=ID or node-label=KEY=VALUE; can be repeated

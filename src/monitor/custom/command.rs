@@ -86,7 +86,7 @@ impl CommandState {
             Outcome::PrintedTooMuch => format!("{program} printed more than 64 KiB and was killed"),
             Outcome::StillRuns => format!("a process of an earlier run of {program} cannot be killed"),
             Outcome::NotStarted(error) => {
-                format!("systemd does not start {program}: {}", redact::sanitize_line(error, MAX_LINE_BYTES))
+                format!("systemd could not start {program}: {}", redact::sanitize_line(error, MAX_LINE_BYTES))
             }
         })
     }

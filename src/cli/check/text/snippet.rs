@@ -14,14 +14,14 @@ const GUTTER: usize = 8;
 /// The width of the dots on both sides of a shortened line.
 const ELLIPSES: usize = 12;
 
-/// A part of a line that is underlined, and the text beside it.
+/// A part of a line that is underlined, and the text next to it.
 struct Label {
     location: Location,
     text: String,
     is_primary: bool,
 }
 
-/// Adds the finding's lines to the group. Returns the labels whose text does not fit beside their lines.
+/// Adds the finding's lines to the group. Returns the labels whose text does not fit next to their lines.
 pub fn draw<'a>(finding: &Finding, sources: &Sources, style: Style, mut group: Group<'a>) -> (Group<'a>, Vec<String>) {
     let mut footnotes = Vec::new();
     for (file, labels) in by_file(finding, sources, style) {
@@ -113,7 +113,7 @@ struct Window {
 }
 
 impl Window {
-    /// The label as an annotation, and whether its text fits beside it. `start` is the start of its line in the source, in bytes. None if
+    /// The label as an annotation, and whether its text fits next to it. `start` is the start of its line in the source, in bytes. None if
     /// the window cannot show it together with the labels before it.
     fn annotation(&mut self, label: &Label, line: &str, start: usize) -> Option<(Annotation<'static>, bool)> {
         let is_cut = line.chars().count() > self.width;

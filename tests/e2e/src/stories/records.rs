@@ -174,9 +174,9 @@ pub fn are_uploaded_until_the_server_takes_them(scene: &Scene) -> Result<()> {
     node.sh(&format!("systemd-run --quiet --unit=server python3 /etc/server.py {port}"))?;
     let crashed = node.kill_for_good()?;
     let (name, record) = (name(&crashed)?, record_of(&node, &crashed)?);
-    node.wait_for_trouble("RecordsNotUploaded", &["503", &name])?;
     node.wait_for_trouble("RecordsNotUploaded", &["/etc/nodevigil/headers (mode 0644)", "chmod o-r"])?;
     node.sh("chmod 600 /etc/nodevigil/token /etc/nodevigil/headers")?;
+    node.wait_for_trouble("RecordsNotUploaded", &["503", &name])?;
     node.wait_for_no_trouble()?;
     let path = format!("/srv/taken/of/{}/{name}.json", node.name());
     let taken = node.sh(&format!("cat {path}"))?;
@@ -197,11 +197,11 @@ pub fn of_the_last_boot_are_named_with_its_panic(scene: &Scene) -> Result<()> {
     })?;
     let said = |status: &Value| status["last_boot"].as_str().unwrap_or_default().to_owned();
     let told = node.wait_for_status("how the last boot ended", |status| !said(status).is_empty())?;
-    for part in ["by a panic of the kernel", "20260102t000000z-kubelet-crashed", "sysrq triggered crash"] {
+    for part in ["ended with a kernel panic", "20260102t000000z-kubelet-crashed", "sysrq triggered crash"] {
         ensure!(said(&told).contains(part), "{part} is missing: {told}");
     }
     let (_, shown) = node.run("nodevigil status")?;
-    ensure!(shown.contains("Before this boot: the last boot ended by a panic"), "{shown}");
+    ensure!(shown.contains("Note: the previous boot ended with a kernel panic"), "{shown}");
     let count = || {
         let events = node.events(scene.plane())?;
         anyhow::Ok(events.iter().filter(|event| event.0 == "Warning" && event.1 == "LastBootEnded").count())
