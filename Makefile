@@ -199,7 +199,7 @@ fleet: full-needs peer release ## What FLEET_AGENTS (200) agents cost the API se
 	@cargo build --quiet --locked --package nodevigil-e2e
 	@$(STORIES_ENV) NODEVIGIL_BIN="$(CURDIR)/dist/nodevigil" "$(CARGO_TARGET_DIR)/debug/e2e" --fleet $(or $(FLEET_AGENTS),200) --healthy $(or $(FLEET_MINUTES),10) --table docs/performance.md
 
-docs: rust ## Writes what is generated from the program: docs/reference, packaging/config.d
+docs: rust ## Writes what is generated from the program: docs/reference, packaging/config.d, packaging/man
 	@NODEVIGIL_WRITE_DOCS=1 cargo test --quiet --locked --package nodevigil reference::
 
 # What the site has, in the directories in which the links of the documents look for it.
@@ -241,7 +241,7 @@ musl: rust
 define PACK
 rm -rf dist/$(1)/man && mkdir -p dist/$(1)/completions dist/$(1)/man && \
 for shell in bash zsh fish; do dist/nodevigil completions $$shell >dist/$(1)/completions/$$shell || exit 1; done && \
-dist/nodevigil man dist/$(1)/man && gzip -9n dist/$(1)/man/* && \
+cp packaging/man/* dist/$(1)/man/ && gzip -9n dist/$(1)/man/* && \
 packaging/copyright.py $(2) >dist/$(1)/copyright && \
 for kind in deb rpm; do \
   VERSION=$(VERSION) ARCH=$(1) "$(NFPM)/nfpm" package --config packaging/nfpm.yaml --packager $$kind --target dist/ || exit 1; \

@@ -9,12 +9,10 @@ mod cleanup;
 mod config;
 mod diagnose;
 mod explain;
-mod man;
 mod pause;
 mod permissions;
 mod records;
 mod removal;
-mod replay;
 mod status;
 
 use std::convert::Infallible;
@@ -85,12 +83,6 @@ enum Command {
         shell: Shell,
     },
     Cleanup(cleanup::Cleanup),
-    /// Write the man pages into a directory, for packages
-    #[command(hide = true)]
-    Man {
-        /// A directory that exists
-        directory: PathBuf,
-    },
     /// Print what the agent reads of the kubelet's command line, of its files and of cloud-init's status
     #[command(name = kubelet::SUBCOMMAND, hide = true)]
     KubeletFacts {
@@ -115,8 +107,6 @@ enum Command {
     /// Upload the records that are not uploaded yet
     #[command(name = upload::SUBCOMMAND, hide = true)]
     UploadRecords,
-    #[command(hide = true)]
-    Replay(replay::Replay),
 }
 
 /// The format of a command's output.
@@ -151,7 +141,6 @@ pub fn main() -> ExitCode {
         Command::Explain(explain) => explain.run(),
         Command::Completions { shell } => print(&completions(shell)).map(|()| GOOD),
         Command::Cleanup(cleanup) => cleanup.run(),
-        Command::Man { directory } => man::generate(Cli::command(), &directory).map(|()| GOOD),
         Command::KubeletFacts { pid } => print_json(&kubelet::read(pid)),
         Command::ProbeDisk { paths } => Ok(probe_disk(&paths)),
         Command::Top => print_json(&top::read()),
@@ -162,7 +151,6 @@ pub fn main() -> ExitCode {
             block_on("uploading", upload::upload_all()).and_then(|uploaded| print_json(&uploaded))
         }
         Command::Records(records) => records.run(),
-        Command::Replay(replay) => replay.run(),
     };
     ExitCode::from(result.unwrap_or_else(|error| {
         complain(&format!("{error:#}"));
@@ -252,7 +240,7 @@ fn complain(message: &str) {
     _ = writeln!(io::stderr().lock(), "nodevigil: {}", redact::escape_controls(message));
 }
 
-/// The command line, from which docs/reference is generated.
+/// The command line, from which docs/reference and packaging/man are generated.
 #[cfg(test)]
 pub fn command() -> clap::Command {
     Cli::command()

@@ -3,7 +3,6 @@
 //! This file waits and reads. [`Memory`] records the readings and decides what to report.
 
 mod message;
-pub mod recording;
 mod state;
 #[cfg(test)]
 mod tests;

@@ -9,8 +9,6 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use serde::Serialize;
-
 use super::message;
 use crate::condition::{Finding, Reason, Uptime, View};
 use crate::host::memory::Reading;
@@ -44,7 +42,7 @@ pub struct Memory {
     readings: VecDeque<Reading>,
     runs_out: Option<RunsOut>,
     /// The message while the host thrashes. The readings have since when.
-    thrashing: Option<String>,
+    pub(super) thrashing: Option<String>,
 }
 
 /// The memory runs out.
@@ -53,21 +51,6 @@ struct RunsOut {
     /// When that was last so.
     at: Uptime,
     message: String,
-    /// Whether the kernel OOM-killed a process for it.
-    has_killed: bool,
-}
-
-/// The state of the host's memory.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum State {
-    #[default]
-    Calm,
-    /// It runs out.
-    Imminent,
-    Thrashing,
-    /// The kernel has just OOM-killed a process.
-    Oom,
 }
 
 impl Memory {
@@ -94,7 +77,7 @@ impl Memory {
         let mut lately =
             self.readings.iter().rev().take_while(|reading| at.saturating_sub(reading.at) <= LITTLE_LATELY);
         if lately.any(is_little) {
-            self.runs_out = Some(RunsOut { at, message, has_killed: true });
+            self.runs_out = Some(RunsOut { at, message });
         }
     }
 
@@ -115,16 +98,6 @@ impl Memory {
     /// Whether the next reading needs the counters of reclaim.
     pub fn is_tight(&self) -> bool {
         self.readings.back().is_some_and(|last| headroom(last) < 2 * little(last))
-    }
-
-    /// The state of the memory, and the reason.
-    pub fn state(&self) -> (State, String) {
-        match (&self.runs_out, &self.thrashing) {
-            (Some(RunsOut { has_killed: true, message, .. }), _) => (State::Oom, message.clone()),
-            (_, Some(message)) => (State::Thrashing, message.clone()),
-            (Some(RunsOut { message, .. }), None) => (State::Imminent, message.clone()),
-            (None, None) => (State::Calm, self.readings.back().map(message::available).unwrap_or_default()),
-        }
     }
 
     /// What to report of `NodeMemoryHealthy` and `MemoryExhaustionImminent`; `largest` is the end of the messages of problems.
@@ -153,9 +126,7 @@ impl Memory {
         let pace = self.bytes_per_sec_if_it_runs_out(now);
         self.runs_out = match (self.runs_out.take(), pace) {
             (Some(known), Some(_)) => Some(RunsOut { at: now.at, ..known }),
-            (None, Some(pace)) => {
-                Some(RunsOut { at: now.at, message: message::runs_out(now, pace), has_killed: false })
-            }
+            (None, Some(pace)) => Some(RunsOut { at: now.at, message: message::runs_out(now, pace) }),
             (known, None) => known.filter(|known| {
                 let passed = now.at.saturating_sub(known.at);
                 passed < if is_little(now) { RUNS_OUT_FOR } else { PACES[0] }

@@ -5,6 +5,7 @@
 mod chart;
 mod conditions;
 mod documents;
+mod man;
 mod metrics;
 mod names;
 mod rules;

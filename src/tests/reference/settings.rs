@@ -52,8 +52,8 @@ command = { interval_secs = 60, timeout_secs = 10, user = "root" }
 log = { lasts_secs = 300, until_boot = false }
 "#;
 
-#[test]
-fn every_setting_is_documented_and_can_be_uncommented() {
+/// Every setting with its documentation and default, commented out.
+pub fn text() -> String {
     let defaults = Table::try_from(Settings::default()).unwrap();
     let checks: Table = toml::from_str(CHECK).unwrap();
     let (mut text, mut last) = (INTRODUCTION.to_owned(), String::new());
@@ -78,6 +78,12 @@ fn every_setting_is_documented_and_can_be_uncommented() {
         };
         last = section;
     }
+    text
+}
+
+#[test]
+fn every_setting_is_documented_and_can_be_uncommented() {
+    let text = text();
     let uncommented = text.lines().filter(|line| !line.starts_with("# ")).map(|line| line.trim_start_matches('#'));
     let uncommented: Table = toml::from_str(&uncommented.collect::<Vec<_>>().join("\n")).unwrap();
     for source in ["unit", "command", "log"] {

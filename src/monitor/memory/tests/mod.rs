@@ -1,11 +1,11 @@
 //! The rules, over readings that are made up. Those over recordings are in `recordings`.
 
 mod recordings;
+mod replay;
 
 use std::time::Duration;
 
 use super::message;
-use super::recording::Replayed;
 use super::state::Memory;
 use crate::condition::{Finding, Reason, Uptime, View};
 use crate::host::memory::{Reading, Reclaim};
@@ -199,17 +199,4 @@ fn readings_are_taken_more_often_while_memory_is_tight_and_only_a_minute_is_kept
     assert_eq!(intervals, [at(5), at(2), at(1)]);
     let size = format!("{:?}", observed((0..1000).map(|secs| reading(secs, 300)))).matches("Reading {").count();
     assert_eq!(size, 61);
-}
-
-#[test]
-fn a_line_that_is_no_sample_is_refused() {
-    let sample = r#"{"t_s": 1, "available_mib": 300}"#;
-    for bad in ["", "{}", r#"{"total_mib": "much"}"#, sample] {
-        assert!(Replayed::new(bad).is_err(), "{bad}");
-    }
-    let mut replayed = Replayed::new(r#"{"total_mib": 470}"#).unwrap();
-    for bad in ["nonsense", r#"{"available_mib": 3}"#, r#"{"t_s": -1}"#, r#"{"t_s": 1e300}"#] {
-        assert!(replayed.take(bad).is_err(), "{bad}");
-    }
-    assert_eq!(replayed.take(sample), Ok(None));
 }

@@ -7,8 +7,10 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use super::findings;
-use crate::monitor::memory::recording::{Replayed, Transition};
-use crate::monitor::memory::state::State;
+use super::replay::{Replay, State};
+
+/// When the memory's state became another one, in seconds, and which.
+type Transition = (f64, State);
 
 /// How many seconds before the OOM kill it is known that the memory runs out, at the worst of the times at which it may be read.
 const LETHAL: [(&str, f64); 17] = [
@@ -122,11 +124,15 @@ impl Trace {
 
     /// The changes of state, and when the Node shows a finding of `NodeMemoryHealthy` first.
     fn replay(&self) -> (Vec<Transition>, Option<f64>) {
-        let mut replayed = Replayed::new(&self.header.to_string()).unwrap();
-        let (mut transitions, mut thrashing_at) = (Vec::new(), None);
+        let mut replay = Replay::new(&self.header);
+        let (mut transitions, mut thrashing_at, mut last) = (Vec::new(), None, State::Calm);
         for sample in &self.samples {
-            transitions.extend(replayed.take(&sample.to_string()).unwrap());
-            if findings(&replayed.memory)[0].is_some() {
+            let state = replay.take(sample);
+            if state != last {
+                transitions.push((time(sample), state));
+                last = state;
+            }
+            if findings(&replay.memory)[0].is_some() {
                 thrashing_at.get_or_insert(time(sample));
             }
         }
@@ -139,7 +145,7 @@ fn time(sample: &Value) -> f64 {
 }
 
 fn entered(transitions: &[Transition], state: State) -> Option<f64> {
-    transitions.iter().find(|transition| transition.to == state).map(|transition| transition.t_s)
+    transitions.iter().find(|(_, entered)| *entered == state).map(|(at, _)| *at)
 }
 
 #[test]

@@ -1,24 +1,21 @@
-//! Replays a recording of a host's memory for `nodevigil replay`: JSON lines, first a header, then one sample a line.
-//!
-//! A value that a recording lacks is unknown. Rates are averages since the previous line.
+//! Replays a recording of a host's memory. Its format: tests/memory-traces/README.md.
 
 use std::time::Duration;
 
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use serde_json::Value;
 
-use super::state::{Memory, State};
+use super::findings;
 use crate::condition::Uptime;
 use crate::host::memory::{Reading, Reclaim};
+use crate::monitor::memory::state::Memory;
 
 const BYTES_PER_MIB: f64 = 1_048_576.0;
 /// The recordings count pages of 4 KiB.
 const BYTES_PER_PAGE: f64 = 4096.0;
-/// Times and sizes beyond these are no host's.
-const MAX_SECS: f64 = 1e9;
-const MAX_BYTES: f64 = 1e15;
+const OOM_KILLED: &str = "The kernel OOM-killed a process";
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Deserialize)]
 struct Header {
     total_mib: f64,
     /// `none`, or what swap there is.
@@ -42,11 +39,21 @@ struct Sample {
     oom_scope: Option<String>,
 }
 
+/// The state of the host's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    Calm,
+    /// It runs out.
+    Imminent,
+    Thrashing,
+    /// The kernel has just OOM-killed a process.
+    Oom,
+}
+
 /// The state of a replay.
-#[derive(Debug, Default)]
-pub struct Replayed {
+#[derive(Debug)]
+pub struct Replay {
     pub memory: Memory,
-    state: State,
     next_reading: Uptime,
     header: Header,
     last_secs: Option<f64>,
@@ -55,37 +62,26 @@ pub struct Replayed {
     oom_kills: Option<f64>,
 }
 
-/// A change of state.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Transition {
-    pub t_s: f64,
-    pub from: State,
-    pub to: State,
-    pub why: String,
-}
-
-impl Replayed {
-    /// Begins with the header.
-    ///
-    /// # Errors
-    /// When it is not a header: what is wrong.
-    pub fn new(header: &str) -> Result<Self, String> {
-        Ok(Self { header: parse("a header", header)?, ..Self::default() })
+impl Replay {
+    pub fn new(header: &Value) -> Self {
+        Self {
+            memory: Memory::default(),
+            next_reading: Uptime::ZERO,
+            header: Header::deserialize(header).unwrap(),
+            last_secs: None,
+            scanned_pages: 0.0,
+            refaulted_pages: 0.0,
+            oom_kills: None,
+        }
     }
 
-    /// Replays the next line. A sample that is not later than the one before, or at whose time the monitor would not read the memory,
-    /// changes nothing.
-    ///
-    /// # Errors
-    /// When it is not a sample: what is wrong.
-    pub fn take(&mut self, line: &str) -> Result<Option<Transition>, String> {
-        let sample: Sample = parse("a sample", line)?;
-        if !(0.0..MAX_SECS).contains(&sample.t_s) {
-            return Err(format!("t_s is {}; it must be the time in seconds", sample.t_s));
-        }
+    /// Replays the next sample; returns the state after it. A sample at whose time the monitor would not read the memory changes nothing.
+    pub fn take(&mut self, sample: &Value) -> State {
+        let sample = Sample::deserialize(sample).unwrap();
         let passed = sample.t_s - self.last_secs.unwrap_or(sample.t_s);
+        // Some recorders wrote a sample twice.
         if passed <= 0.0 && self.last_secs.is_some() {
-            return Ok(None);
+            return self.state();
         }
         self.last_secs = Some(sample.t_s);
         self.scanned_pages += sample.pgscan_per_s.or(sample.scan_per_s).unwrap_or_default() * passed;
@@ -94,7 +90,7 @@ impl Replayed {
         let has_killed = self.oom_kills.is_some() && sample.oom_kills > self.oom_kills;
         self.oom_kills = sample.oom_kills.or(self.oom_kills);
         if has_killed && sample.oom_scope.as_deref() != Some("cgroup") {
-            self.memory.host_oom_killed("The kernel OOM-killed a process".to_owned(), at);
+            self.memory.host_oom_killed(OOM_KILLED.to_owned(), at);
         }
         // A recorder is never quite on time.
         if at + self.memory.interval() / 5 >= self.next_reading
@@ -103,10 +99,17 @@ impl Replayed {
             self.memory.observe(reading);
             self.next_reading = at + self.memory.interval();
         }
-        let (to, why) = self.memory.state();
-        let from = std::mem::replace(&mut self.state, to);
-        let t_s = (sample.t_s * 1000.0).round() / 1000.0;
-        Ok((from != to).then_some(Transition { t_s, from, to, why }))
+        self.state()
+    }
+
+    fn state(&self) -> State {
+        let [_, outlook] = findings(&self.memory);
+        match outlook {
+            Some(finding) if finding.message.starts_with(OOM_KILLED) => State::Oom,
+            _ if self.memory.thrashing.is_some() => State::Thrashing,
+            Some(_) => State::Imminent,
+            None => State::Calm,
+        }
     }
 
     fn reading(&self, at: Uptime, sample: &Sample) -> Option<Reading> {
@@ -129,11 +132,11 @@ impl Replayed {
     }
 }
 
-fn parse<T: DeserializeOwned>(what: &str, line: &str) -> Result<T, String> {
-    serde_json::from_str(line).map_err(|error| format!("not {what}: {error}"))
-}
-
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the number is clamped")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "no host has a negative amount, or 2^52 bytes"
+)]
 fn whole(number: f64) -> u64 {
-    number.clamp(0.0, MAX_BYTES) as u64
+    number as u64
 }

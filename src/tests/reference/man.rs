@@ -1,18 +1,18 @@
-//! The man pages: one for each command, and nodevigil.toml(5).
+//! packaging/man: a page for each command, and nodevigil.toml(5).
 //!
 //! clap writes what it knows; exit status, files and examples are added here.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
 
-use anyhow::Context as _;
 use clap::Command;
 use clap::builder::Resettable;
 use clap_mangen::Man;
 use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
 
-/// Generated from the settings, with their defaults.
-const SETTINGS: &str = include_str!("../../packaging/config.d/00-defaults.toml");
+use super::{generated, repository, settings};
+
+const DIRECTORY: &str = "packaging/man";
 const URL: &str = "https://github.com/nodevigil/nodevigil";
 const FILES: [(&str, &str); 7] = [
     ("/etc/nodevigil/config.toml, /etc/nodevigil/config.d/*.toml", "The settings: nodevigil.toml(5)."),
@@ -60,18 +60,10 @@ const EXAMPLES: &[(&str, &str, &str)] = &[
     ("nodevigil-cleanup", "systemctl disable --now nodevigil && nodevigil cleanup", "Leave nothing on the Node."),
 ];
 
-/// Writes the pages into a directory that exists.
-pub fn generate(command: Command, directory: &Path) -> anyhow::Result<()> {
-    let mut command = command.disable_help_subcommand(true);
-    command.build();
-    write(directory, "nodevigil.toml.5", &settings())?;
-    generate_commands(command, directory)
-}
-
-fn generate_commands(mut command: Command, directory: &Path) -> anyhow::Result<()> {
-    for subcommand in command.get_subcommands().filter(|command| !command.is_hide_set()).cloned() {
-        generate_commands(subcommand, directory)?;
-    }
+/// The names and texts of the pages of a command and of its subcommands.
+fn pages(mut command: Command) -> Vec<(String, String)> {
+    let shown = command.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
+    let mut pages: Vec<_> = shown.flat_map(pages).collect();
     let about = command.get_long_about().map(ToString::to_string).unwrap_or_default();
     if let Some((description, _)) = about.split_once("Exit code:") {
         command = command.long_about(description.trim_end().to_owned());
@@ -79,14 +71,10 @@ fn generate_commands(mut command: Command, directory: &Path) -> anyhow::Result<(
     let man = Man::new(command.after_help(Resettable::Reset)).manual("nodevigil");
     let name = man.get_filename();
     let mut page = Vec::new();
-    man.render(&mut page)?;
-    page.extend(further(name.trim_end_matches(".1"), &about).render().into_bytes());
-    write(directory, &name, &page)
-}
-
-fn write(directory: &Path, name: &str, page: &[u8]) -> anyhow::Result<()> {
-    let path = directory.join(name);
-    fs::write(&path, page).with_context(|| path.display().to_string())
+    man.render(&mut page).unwrap();
+    let page = String::from_utf8(page).unwrap() + &further(name.trim_end_matches(".1"), &about).render();
+    pages.push((name, page));
+    pages
 }
 
 /// The sections that clap does not write.
@@ -136,7 +124,7 @@ fn exit_codes(about: &str) -> Vec<(String, String)> {
 }
 
 /// nodevigil.toml(5).
-fn settings() -> Vec<u8> {
+fn page_of_settings() -> String {
     let mut roff = Roff::new();
     roff.control("TH", ["nodevigil.toml", "5", "", concat!("nodevigil ", env!("CARGO_PKG_VERSION")), "nodevigil"]);
     roff.control("SH", ["NAME"]);
@@ -153,7 +141,7 @@ fn settings() -> Vec<u8> {
     )]);
     roff.control("SH", ["SETTINGS"]);
     let mut meaning = String::new();
-    for line in SETTINGS.lines().skip_while(|line| !line.starts_with("#[")) {
+    for line in settings::text().lines().skip_while(|line| !line.starts_with("#[")) {
         if let Some(comment) = line.strip_prefix("# ") {
             meaning.extend([comment, " "]);
         } else if line.starts_with("#[") {
@@ -165,39 +153,30 @@ fn settings() -> Vec<u8> {
     }
     roff.control("SH", ["SEE ALSO"]);
     roff.text([bold("nodevigil"), roman("(1), "), bold("nodevigil-config"), roman(format!("(1), {URL}"))]);
-    roff.render().into_bytes()
+    roff.render()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_page_has_its_exit_codes_files_and_examples() {
-        let directory = tempfile::tempdir().unwrap();
-        generate(super::super::command(), directory.path()).unwrap();
-        let read = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
-        let names =
-            fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        let pages: Vec<_> = names.filter(|name| name.ends_with(".1")).collect();
-        assert!(pages.len() > 12, "{pages:?}");
-        for name in &pages {
-            let page = read(name);
-            let examples = page.split(".SH EXAMPLES\n").nth(1).unwrap();
-            assert!(examples.starts_with(".TP"), "{name} has no example");
-            assert!(page.contains(".SH \"EXIT STATUS\"\n") && page.contains("status.json"), "{name}: {page}");
-            assert!(!page.contains("Exit code:"), "{name}: {page}");
-        }
-        let status = read("nodevigil-status.1");
-        assert!(status.contains(".TP\n\\fB1\\fR\nA condition shows a problem.\n"), "{status}");
-        let settings = read("nodevigil.toml.5");
-        assert!(settings.contains("\\fBhealthy_for_secs = 60\\fR\nA problem ends after"), "{settings}");
+#[test]
+fn man_pages() {
+    let mut command = crate::cli::command().disable_help_subcommand(true);
+    command.build();
+    let mut pages = pages(command);
+    for (name, page) in &pages {
+        assert!(page.contains(".SH EXAMPLES\n.TP"), "{name} has no example");
+        assert!(page.contains(".SH \"EXIT STATUS\"\n") && !page.contains("Exit code:"), "{name}: {page}");
     }
-
-    #[test]
-    fn a_number_within_a_meaning_is_no_exit_code() {
-        let codes = exit_codes("Exit code: 0 fine, 1 at least 2 are wrong, or 3; 78 the settings are invalid.");
-        let codes: Vec<_> = codes.iter().map(|(code, meaning)| format!("{code}: {meaning}")).collect();
-        assert_eq!(codes, ["0: Fine.", "1: At least 2 are wrong, or 3.", "78: The settings are invalid."]);
+    pages.push(("nodevigil.toml.5".to_owned(), page_of_settings()));
+    for (name, page) in &pages {
+        generated(&format!("{DIRECTORY}/{name}"), page);
     }
+    let found = fs::read_dir(repository().join(DIRECTORY)).unwrap();
+    let found: BTreeSet<_> = found.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    assert_eq!(found, pages.into_iter().map(|(name, _)| name).collect(), "{DIRECTORY} has a page of no command");
+}
+
+#[test]
+fn a_number_within_a_meaning_is_no_exit_code() {
+    let codes = exit_codes("Exit code: 0 fine, 1 at least 2 are wrong, or 3; 78 the settings are invalid.");
+    let codes: Vec<_> = codes.iter().map(|(code, meaning)| format!("{code}: {meaning}")).collect();
+    assert_eq!(codes, ["0: Fine.", "1: At least 2 are wrong, or 3.", "78: The settings are invalid."]);
 }
