@@ -1,5 +1,6 @@
 //! `nodevigil explain`: the reasons of conditions, the troubles of nodevigil itself and the rules of `nodevigil check`.
 
+use kubelet_config::kubelet::text::nearest;
 use kubelet_config::rules::{self, Rule};
 use serde_json::json;
 
@@ -8,7 +9,7 @@ use super::{GOOD, Output, USAGE, advice, complain, print};
 use crate::condition::suppression::MAINTENANCE_SIGNALS;
 use crate::condition::{Reason, ReasonSpec};
 use crate::report::table;
-use crate::settings::{RuleName, rule};
+use crate::settings::RuleName;
 use crate::trouble::Trouble;
 
 /// Explain a reason, a trouble of nodevigil itself or a rule of `nodevigil check`, and what to do; without a name, list them
@@ -38,10 +39,12 @@ impl Explain {
     fn explain(&self) -> Result<String, String> {
         let name = self.name.as_deref();
         let reasons = find(name);
-        if let Some((_, name, meaning)) = name.filter(|_| reasons.is_empty()).and_then(find_trouble) {
+        if let Some(trouble @ (_, name, meaning)) = name.filter(|_| reasons.is_empty()).and_then(find_trouble) {
             return Ok(match self.output {
-                Output::Json => format!("{:#}\n", json!({"trouble": name, "meaning": meaning, "do": steps(name)})),
-                Output::Text => format!("{name}: {meaning}\n{}", to_do(name)),
+                Output::Json => format!("{:#}
+", json_of_trouble(trouble)),
+                Output::Text => format!("{name}: {meaning}
+{}", to_do(name)),
             });
         }
         let rules: Vec<&Rule> = match name {
@@ -52,14 +55,16 @@ impl Explain {
         Ok(match (self.output, reasons.as_slice(), rules.as_slice()) {
             (Output::Json, [], [rule]) => format!("{:#}\n", json_of_rule(rule)),
             (Output::Json, ..) => {
+                let troubles = Trouble::ALL.into_iter().filter(|_| name.is_none()).map(json_of_trouble);
                 let rules = rules.iter().map(|rule| json_of_rule(rule));
-                format!("{:#}\n", reasons.iter().map(|spec| json(spec)).chain(rules).collect::<serde_json::Value>())
+                let all = reasons.iter().map(|spec| json(spec)).chain(troubles).chain(rules);
+                format!("{:#}\n", all.collect::<serde_json::Value>())
             }
             (Output::Text, [], [rule]) => text_of_rule(rule),
             (Output::Text, [], rules) => list_rules(rules),
             (Output::Text, [reason], []) => text(reason),
             (Output::Text, reasons, []) => list(reasons),
-            (Output::Text, reasons, rules) => format!("{}\n{}", list(reasons), list_rules(rules)),
+            (Output::Text, reasons, rules) => format!("{}\n{}\n{}", list(reasons), list_troubles(), list_rules(rules)),
         })
     }
 }
@@ -70,9 +75,13 @@ fn unknown(name: &str) -> String {
     let known = reasons.flat_map(|spec| [spec.name, condition(spec)]);
     let known = known.chain(Trouble::ALL.map(|(_, name, _)| name));
     let known = known.chain(rules::rules().flat_map(|rule| [rule.id, rule.name]));
-    let hint = rule::nearest(name, known)
+    let hint = nearest(name, known)
         .map_or_else(|| "list them with: nodevigil explain".to_owned(), |known| format!("did you mean {known}?"));
     format!("no reason, condition, trouble or rule is named {name:?}; {hint}")
+}
+
+fn json_of_trouble((_, name, meaning): (Trouble, &str, &str)) -> serde_json::Value {
+    json!({"trouble": name, "meaning": meaning, "do": steps(name)})
 }
 
 fn json_of_rule(rule: &Rule) -> serde_json::Value {
@@ -146,6 +155,11 @@ fn list(reasons: &[&ReasonSpec]) -> String {
     table::text(["REASON", "CONDITION", "STATUS", "REMEDY", "MEANING"], reasons.iter().map(row))
 }
 
+fn list_troubles() -> String {
+    let row = |(_, name, meaning): (Trouble, &str, &str)| ([name, meaning].map(str::to_owned), "");
+    table::text(["TROUBLE", "MEANING"], Trouble::ALL.map(row))
+}
+
 fn list_rules(rules: &[&Rule]) -> String {
     let row = |rule: &&Rule| ([rule.id, rule.name, rule.summary].map(str::to_owned), "");
     table::text(["RULE", "NAME", "MEANING"], rules.iter().map(row))
@@ -183,7 +197,9 @@ mod tests {
         let family = explain(Some("SD"), Output::Text).unwrap();
         assert!(family.lines().count() > 20 && family.lines().skip(1).all(|line| line.starts_with("SD")), "{family}");
         let all: Vec<serde_json::Value> = serde_json::from_str(&explain(None, Output::Json).unwrap()).unwrap();
-        assert_eq!(all.len(), Reason::ALL.len() + rules::rules().count());
+        assert_eq!(all.len(), Reason::ALL.len() + Trouble::ALL.len() + rules::rules().count());
+        let text = explain(None, Output::Text).unwrap();
+        assert!(text.lines().any(|line| line.starts_with("ApiRefused  ")), "{text}");
         for (wrong, meant) in
             [("KubeletHangs", "KubeletHung"), ("SD0005", "SD005"), ("env-asignment-split", "env-assignment-split")]
         {

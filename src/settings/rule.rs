@@ -3,11 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use kubelet_config::kubelet::text::nearest;
 use kubelet_config::rules::{self, Rule, Severity};
 use serde::{Deserialize, Serialize};
-
-/// How similar, from 0 to 1, a name must be to be suggested.
-const SIMILAR: f64 = 0.8;
 
 /// The severities, worst first, with their names.
 pub const SEVERITIES: [(Severity, &str); 4] =
@@ -70,11 +68,4 @@ pub fn severity_name(severity: Severity) -> &'static str {
 /// A rule's name.
 pub fn name_of(id: &str) -> &'static str {
     rules::rules().find(|rule| rule.id == id).map_or("", |rule| rule.name)
-}
-
-/// The known name that is most similar to a misspelt one, if one is similar enough.
-pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let similarity = |known: &str| strsim::jaro_winkler(&name.to_lowercase(), &known.to_lowercase());
-    let nearest = known.map(|known| (similarity(known), known)).max_by(|(a, _), (b, _)| a.total_cmp(b))?;
-    (nearest.0 >= SIMILAR).then_some(nearest.1)
 }

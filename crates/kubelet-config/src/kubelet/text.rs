@@ -31,7 +31,7 @@ pub(crate) fn bare(name: &str) -> String {
 }
 
 /// The name that is meant by one with a slip, or two if it is long.
-pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     const MAX_NAME_BYTES: usize = 64;
     if name.len() > MAX_NAME_BYTES {
         return None;
