@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(guessed, Some((containerd.into(), true, vec!["containerd.service".into()])));
         assert_eq!(find(&settings, None, &[containerd, k3s]).map(|found| found.0), Some(k3s.into()));
         assert_eq!(find(&settings, Some(&kubelet), &[containerd]), Some(("/run/x.sock".into(), false, Vec::new())));
-        settings.endpoint = Some("unix:///var/run/crio/crio.sock".into());
+        settings.endpoint = Some("unix:///var/run/crio/crio.sock".to_owned().try_into().unwrap());
         let given = Some(("/run/crio/crio.sock".into(), false, vec!["crio.service".into()]));
         assert_eq!(find(&settings, Some(&kubelet), &[]), given);
 

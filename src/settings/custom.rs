@@ -1,11 +1,10 @@
 //! `[custom.NAME]`: checks that an administrator defines.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Deref;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::Secs;
+use super::values::{Secs, checked};
 use crate::condition::custom::{Definition, UNKNOWN, is_reserved};
 use crate::condition::{ConditionType, Reason, Status};
 
@@ -223,37 +222,6 @@ impl TryFrom<CustomSettings> for Checked {
         }
         Ok(Self(check))
     }
-}
-
-/// A value of the settings that is checked while it is parsed.
-macro_rules! checked {
-    ($name:ident($inner:ty as $text:literal) -> $borrowed:ty, $is_right:expr, $wanted:expr) => {
-        /// See what is expected of it.
-        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-        #[serde(try_from = $text)]
-        pub struct $name($inner);
-
-        impl TryFrom<$inner> for $name {
-            type Error = String;
-
-            fn try_from(value: $inner) -> Result<Self, String> {
-                let is_right: fn(&$borrowed) -> bool = $is_right;
-                if is_right(&value) {
-                    Ok(Self(value))
-                } else {
-                    Err(format!("{value:?} is invalid: expected {}", $wanted))
-                }
-            }
-        }
-
-        impl Deref for $name {
-            type Target = $borrowed;
-
-            fn deref(&self) -> &$borrowed {
-                &self.0
-            }
-        }
-    };
 }
 
 // Limits: a taint's key has 63 characters after its prefix, of which `nodevigil-check-` takes 16; that of a reason is the policy's

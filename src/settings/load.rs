@@ -293,18 +293,18 @@ mod tests {
         settings.kubernetes.node_name = Some("worker-1".into());
         settings.intent = IntentSettings {
             cloud_provider: Some(CloudProvider::External),
-            node_ip: Some("10.0.0.7,fd00::7".into()),
-            provider_id: Some("hcloud://7".into()),
+            node_ip: Some("10.0.0.7,fd00::7".to_owned().try_into().unwrap()),
+            provider_id: Some("hcloud://7".to_owned().try_into().unwrap()),
             node_labels: BTreeMap::from([("pool".into(), "blue".into())]),
         };
         settings.check.ignore = vec!["RS001".parse().unwrap(), "cl".parse().unwrap()];
         settings.taints.conditions.insert("KubeletHealthy".to_owned().try_into().unwrap());
         settings.reasons.insert(Reason::KubeletHung, ReasonSettings { shown_as: ShownAs::Warning });
-        settings.runtime.endpoint = Some("unix:///run/crio/crio.sock".into());
+        settings.runtime.endpoint = Some("unix:///run/crio/crio.sock".to_owned().try_into().unwrap());
         settings.runtime.unit = Some("crio.service".into());
         settings.records = RecordSettings {
             enabled: false,
-            upload_url: Some("https://records.example.com/{node}/{record}.json".into()),
+            upload_url: Some("https://records.example.com/{node}/{record}.json".to_owned().try_into().unwrap()),
             upload_token_file: Some("/etc/token".into()),
             upload_headers_file: Some("/etc/headers".into()),
             upload_ca_file: Some("/etc/ca.crt".into()),

@@ -18,7 +18,7 @@ pub use custom::CustomSettings;
 use custom::TypeName;
 pub use load::*;
 pub use rule::RuleName;
-pub use values::Secs;
+pub use values::{NodeIp, ProviderId, Secs, SocketUrl, UploadUrl};
 
 use crate::condition::profile::{Names, Profile};
 use crate::condition::{Reason, ShownAs};
@@ -134,8 +134,7 @@ pub struct MaintenanceSettings {
 #[serde(default, deny_unknown_fields)]
 pub struct RuntimeSettings {
     /// The container runtime's socket, such as `unix:///run/crio/crio.sock`. Default: from the kubelet's configuration.
-    #[serde(deserialize_with = "values::endpoint")]
-    pub endpoint: Option<String>,
+    pub endpoint: Option<SocketUrl>,
     /// The unit that runs the container runtime. Default: the unit of the process that listens at the socket.
     pub unit: Option<String>,
 }
@@ -166,11 +165,9 @@ pub struct IntentSettings {
     /// The kubelet's --cloud-provider: `external` or `none`.
     pub cloud_provider: Option<CloudProvider>,
     /// The kubelet's --node-ip.
-    #[serde(deserialize_with = "values::node_ip")]
-    pub node_ip: Option<String>,
+    pub node_ip: Option<NodeIp>,
     /// The Node's `spec.providerID`.
-    #[serde(deserialize_with = "values::provider_id")]
-    pub provider_id: Option<String>,
+    pub provider_id: Option<ProviderId>,
     /// Labels of the Node.
     pub node_labels: BTreeMap<String, String>,
 }
@@ -220,8 +217,7 @@ pub struct RecordSettings {
     pub enabled: bool,
     /// Where nodevigil uploads each record, with an HTTP PUT request: `https://`, with `{record}` and, if you want, `{node}` in the path.
     /// Default: nowhere.
-    #[serde(deserialize_with = "values::upload_url")]
-    pub upload_url: Option<String>,
+    pub upload_url: Option<UploadUrl>,
     /// A file with a bearer token for the upload.
     pub upload_token_file: Option<PathBuf>,
     /// A file with headers for the upload, one a line: `Name: value`.

@@ -11,7 +11,7 @@ use super::ReasonSettings;
 use crate::condition::Reason;
 
 /// What is quoted of a value that is refused.
-const MAX_QUOTED_BYTES: usize = 300;
+pub(super) const MAX_QUOTED_BYTES: usize = 300;
 
 /// A number of seconds from `MIN` to `MAX`; `DEFAULT` if it is not set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,53 +47,58 @@ pub fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr,
     text.parse().map_err(wrong).map_err(de::Error::custom)
 }
 
-/// An endpoint that is a socket.
-pub fn endpoint<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    checked(deserializer, "unix:///PATH, such as unix:///run/crio/crio.sock", |text| socket_path(text).is_some())
-}
+/// A value that is checked while it is parsed.
+macro_rules! checked {
+    ($name:ident($inner:ty as $text:literal) -> $borrowed:ty, $is_right:expr, $wanted:expr) => {
+        /// See what is expected of it.
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(try_from = $text)]
+        pub struct $name($inner);
 
-/// An IP address, or an IPv4 and an IPv6 address separated by a comma, as in the kubelet's --node-ip.
-pub fn node_ip<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    checked(
-        deserializer,
-        "an IP address, or an IPv4 and an IPv6 address separated by a comma, such as 10.0.0.7",
-        |text| {
-            let addresses: Result<Vec<IpAddr>, _> = text.split(',').map(str::parse).collect();
-            match addresses.as_deref() {
-                Ok([one, other]) => one.is_ipv4() != other.is_ipv4(),
-                addresses => addresses.is_ok_and(|addresses| addresses.len() == 1),
+        impl TryFrom<$inner> for $name {
+            type Error = String;
+
+            fn try_from(value: $inner) -> Result<Self, String> {
+                let is_right: fn(&$borrowed) -> bool = $is_right;
+                if is_right(&value) {
+                    Ok(Self(value))
+                } else {
+                    // A URL can have a user or a signature in it.
+                    let value =
+                        redact::sanitize_line(&format!("{value:?}"), $crate::settings::values::MAX_QUOTED_BYTES);
+                    Err(format!("{value} is invalid: expected {}", $wanted))
+                }
             }
-        },
-    )
-}
+        }
 
-/// A Node's `spec.providerID`.
-pub fn provider_id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    let is_id = |text: &str| text.split_once("://").is_some_and(|(scheme, id)| !scheme.is_empty() && !id.is_empty());
-    checked(deserializer, "PROVIDER://ID, such as hcloud://12345678", is_id)
-}
+        impl std::ops::Deref for $name {
+            type Target = $borrowed;
 
-/// Where records are uploaded.
-pub fn upload_url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    checked(
-        deserializer,
-        "https://HOST/PATH with {record} in it, such as https://records.example.com/{node}/{record}.json",
-        |text| text.starts_with("https://") && text.contains("{record}"),
-    )
+            fn deref(&self) -> &$borrowed {
+                &self.0
+            }
+        }
+    };
 }
+pub(super) use checked;
 
-fn checked<'de, D: Deserializer<'de>>(
-    deserializer: D,
-    wanted: &str,
-    is_right: impl Fn(&str) -> bool,
-) -> Result<Option<String>, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    if is_right(&text) {
-        Ok(Some(text))
-    } else {
-        // A URL can have a user or a signature in it.
-        let text = redact::sanitize_line(&text, MAX_QUOTED_BYTES);
-        Err(de::Error::custom(format!("{text:?} is invalid: expected {wanted}")))
+checked!(SocketUrl(String as "String") -> str,
+    |text| socket_path(text).is_some(), "unix:///PATH, such as unix:///run/crio/crio.sock");
+checked!(NodeIp(String as "String") -> str, is_node_ip,
+    "an IP address, or an IPv4 and an IPv6 address separated by a comma, such as 10.0.0.7");
+checked!(ProviderId(String as "String") -> str,
+    |text| text.split_once("://").is_some_and(|(scheme, id)| !scheme.is_empty() && !id.is_empty()),
+    "PROVIDER://ID, such as hcloud://12345678");
+checked!(UploadUrl(String as "String") -> str,
+    |text| text.starts_with("https://") && text.contains("{record}"),
+    "https://HOST/PATH with {record} in it, such as https://records.example.com/{node}/{record}.json");
+
+/// As in the kubelet's --node-ip.
+fn is_node_ip(text: &str) -> bool {
+    let addresses: Result<Vec<IpAddr>, _> = text.split(',').map(str::parse).collect();
+    match addresses.as_deref() {
+        Ok([one, other]) => one.is_ipv4() != other.is_ipv4(),
+        addresses => addresses.is_ok_and(|addresses| addresses.len() == 1),
     }
 }
 

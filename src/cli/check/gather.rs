@@ -178,8 +178,8 @@ fn intent(settings: &IntentSettings, given: &[IntentSettings]) -> Intent {
             CloudProvider::None => "none".to_owned(),
         });
         intent.cloud_provider = provider.or(intent.cloud_provider);
-        intent.node_ip = section.node_ip.or(intent.node_ip);
-        intent.provider_id = section.provider_id.or(intent.provider_id);
+        intent.node_ip = section.node_ip.as_deref().map(str::to_owned).or(intent.node_ip);
+        intent.provider_id = section.provider_id.as_deref().map(str::to_owned).or(intent.provider_id);
         intent.node_labels.extend(section.node_labels);
     }
     intent
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn what_the_command_line_wants_is_added_to_what_the_settings_want() {
-        let settings = IntentSettings { node_ip: Some("10.0.0.1".into()), ..IntentSettings::default() };
+        let settings = toml::from_str("node_ip = '10.0.0.1'").unwrap();
         let given = ["cloud-provider=external", "node_ip=10.0.0.7", "node-label=a=b", "node-label=c=d,e="];
         let intent = intent(&settings, &given.map(|text| wanted(text).unwrap()));
         assert_eq!(intent.cloud_provider.as_deref(), Some("external"));
