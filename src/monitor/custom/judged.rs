@@ -62,7 +62,7 @@ impl Check {
 
     fn found(&mut self, now: Uptime) -> Found {
         let found = match &self.watch {
-            Watch::Unit(unit) => unit.found(now),
+            Watch::Unit(unit) => unit.state.found(now),
             Watch::Command(command) => command.found.clone(),
             Watch::Log(log) => log.found(now),
         };

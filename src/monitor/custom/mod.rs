@@ -91,7 +91,7 @@ fn take_in(checks: &mut [Check], seen: Seen) -> bool {
     match seen {
         Seen::Unit(index, event) => {
             if let Watch::Unit(unit) = &mut checks[index].watch {
-                unit.take_in(event, now.uptime);
+                unit.state.observe(event, now.uptime);
             }
         }
         Seen::Ended(index, outcome) => {

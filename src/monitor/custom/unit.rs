@@ -19,12 +19,12 @@ const START_GRACE: Duration = Duration::from_mins(2);
 #[derive(Debug)]
 pub(super) struct Unit {
     pub(super) follower: Follower,
-    state: State,
+    pub(super) state: State,
 }
 
 /// What is known of the service. Does no I/O and reads no clock.
 #[derive(Debug)]
-struct State {
+pub(super) struct State {
     settings: UnitCheck,
     service: Service,
     /// Since when it has not been active.
@@ -40,10 +40,6 @@ impl Unit {
         Self { follower: Follower::new(kind, units, inputs), state: State::new(settings) }
     }
 
-    pub(super) fn take_in(&mut self, event: ServiceEvent, now: Uptime) {
-        self.state.observe(event, now);
-    }
-
     /// Decides what has become known, opens a new process, and reads who has stopped the old one.
     pub(super) fn settle(&mut self, now: Uptime) {
         self.state.service.settle(now);
@@ -57,10 +53,6 @@ impl Unit {
         let open = self.follower.open_again_at(self.state.service.process_to_open());
         [open, self.state.due_at(now)].into_iter().flatten().min()
     }
-
-    pub(super) fn found(&self, now: Uptime) -> Found {
-        self.state.found(now)
-    }
 }
 
 impl State {
@@ -69,7 +61,7 @@ impl State {
         Self { settings, service, inactive_since: None, counted: None, restarts: VecDeque::new() }
     }
 
-    fn observe(&mut self, event: ServiceEvent, now: Uptime) {
+    pub(super) fn observe(&mut self, event: ServiceEvent, now: Uptime) {
         let is_state = matches!(event, ServiceEvent::Bus(BusEvent::Read { .. } | BusEvent::Changed(_)));
         self.service.observe(event, now);
         if self.is_stopped(now) {
@@ -114,7 +106,7 @@ impl State {
         due.into_iter().flatten().filter(|at| *at > now).min()
     }
 
-    fn found(&self, now: Uptime) -> Found {
+    pub(super) fn found(&self, now: Uptime) -> Found {
         let (service, unit, name) = (&self.service, &self.service.unit, &*self.settings.name);
         if service.bus == Bus::Connecting || unit.active_state.is_empty() {
             return Found::Pending(format!("systemd has not reported yet whether {name} runs"));
