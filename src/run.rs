@@ -206,6 +206,9 @@ async fn serve_until_stopped(settings: Settings, troubles: Troubles) -> anyhow::
     loop {
         tokio::select! {
             biased;
+            // First: a monitor may already report what this change has shown it. Before the Node's conditions are adopted that would look
+            // like a transition.
+            Ok(()) = api.changed() => agent.api_changed(&api.borrow_and_update().clone()),
             Some((kind, view)) = reports.recv() => {
                 agent.report(kind, view);
                 // The monitors report at the same times.
@@ -213,7 +216,6 @@ async fn serve_until_stopped(settings: Settings, troubles: Troubles) -> anyhow::
                     agent.report(kind, view);
                 }
             }
-            Ok(()) = api.changed() => agent.api_changed(&api.borrow_and_update().clone()),
             Some(ended) = running.join_next() => anyhow::bail!("{} ended", ended.unwrap_or("a task")),
             () = stopped(&mut stops) => {
                 notifier.notify(NotifyState::Stopping);

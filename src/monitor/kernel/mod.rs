@@ -23,7 +23,7 @@ use self::deadlock::{INIT_PID, Suspect};
 use self::init::Silence;
 use self::patterns::Class;
 use self::state::{Kernel, Readings};
-use super::{Inputs, Reporter, wall_at};
+use super::{Inputs, Reporter};
 use crate::condition::{ConditionType, Uptime};
 use crate::host::clock::{Now, next_multiple, uptime};
 use crate::host::process::{self, ProcessId, sample};
@@ -40,7 +40,7 @@ const GPU_DRIVER: &str = "/proc/driver/nvidia";
 /// Monitors until the channel of reports is closed.
 pub async fn run(inputs: Inputs) {
     let (mut lines, mut log) = (inputs.kernel_log.lines(), inputs.kernel_log.state());
-    let mut kernel = Kernel::new(wall_at(uptime(), Now::read(None)));
+    let mut kernel = Kernel::default();
     let mut reporter = Reporter::new(ConditionType::NodeKernelHealthy, inputs.reports.clone());
     let mut gpu_reporter = Reporter::new(ConditionType::NodeGPUHealthy, inputs.reports);
     // The reading that is under way. One that hangs in the kernel is not waited for.

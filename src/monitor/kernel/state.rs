@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
 
 use super::clock::Clock;
 use super::deadlock::{Deadlocks, INIT_PID, Suspect};
@@ -32,7 +31,6 @@ pub(super) struct Readings {
 
 #[derive(Debug, Default)]
 pub(super) struct Kernel {
-    started: Timestamp,
     /// Why the log cannot be read, and since when; none while it can be read or is being opened.
     unreadable: Option<(String, Uptime)>,
     /// Whether all lines from before the start have been read.
@@ -49,10 +47,6 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    pub(super) fn new(started: Timestamp) -> Self {
-        Self { started, ..Self::default() }
-    }
-
     /// Takes in whether the log can be read.
     pub(super) fn log_is(&mut self, state: LogState, now: Uptime) {
         match state {
@@ -85,8 +79,9 @@ impl Kernel {
         if let Some((error, _)) = self.unreadable.as_ref().filter(|(_, since)| !has_problem && is_long(*since)) {
             return Some(View::Unknown(Finding::new(Reason::KernelLogUnreadable, error.clone())));
         }
-        let since = self.logged.last().unwrap_or(self.started);
-        let healthy = format!("no problem has been logged since {since}, and no limit is nearly reached");
+        // The time of the agent's start would make another message of each restart, and so a request.
+        let since = self.logged.last().map_or_else(String::new, |last| format!(" since {last}"));
+        let healthy = format!("no problem has been logged{since}, and no limit is nearly reached");
         (self.has_been_read || has_problem).then_some(View::Seen { healthy, findings })
     }
 
@@ -113,10 +108,6 @@ mod tests {
         LogState::Unreadable("/dev/kmsg: Operation not permitted".into())
     }
 
-    fn kernel() -> Kernel {
-        Kernel::new(Timestamp::UNIX_EPOCH)
-    }
-
     fn reasons(kernel: &Kernel, secs: u64) -> Vec<Reason> {
         match kernel.view(at(secs).uptime) {
             Some(View::Seen { findings, .. }) => findings.iter().map(|finding| finding.reason).collect(),
@@ -127,17 +118,17 @@ mod tests {
 
     #[test]
     fn nothing_is_reported_before_the_log_was_read() {
-        let mut kernel = kernel();
+        let mut kernel = Kernel::default();
         kernel.log_is(LogState::Opening, at(1000).uptime);
         assert_eq!(kernel.view(at(1000).uptime), None);
         kernel.log_is(LogState::Readable, at(1000).uptime);
-        let healthy = "no problem has been logged since 1970-01-01T00:00:00Z, and no limit is nearly reached".into();
+        let healthy = "no problem has been logged, and no limit is nearly reached".into();
         assert_eq!(kernel.view(at(1000).uptime), Some(View::Seen { healthy, findings: vec![] }));
     }
 
     #[test]
     fn a_log_that_cannot_be_read_for_a_minute_is_unknown_until_it_can() {
-        let mut kernel = kernel();
+        let mut kernel = Kernel::default();
         kernel.log_is(unreadable(), at(1000).uptime);
         assert_eq!(kernel.view(at(1059).uptime), None);
         kernel.log_is(unreadable(), at(1059).uptime);
@@ -151,7 +142,7 @@ mod tests {
 
     #[test]
     fn the_gpus_are_reported_where_their_driver_is_loaded_or_has_logged_something() {
-        let mut kernel = kernel();
+        let mut kernel = Kernel::default();
         kernel.log_is(LogState::Readable, at(1000).uptime);
         assert_eq!(kernel.gpu_view(at(1000).uptime), None);
         kernel.read(Readings { has_gpu_driver: true, ..Readings::default() }, None, at(1000));
@@ -161,7 +152,7 @@ mod tests {
 
     #[test]
     fn problems_come_before_an_unreadable_log_and_that_before_warnings() {
-        let mut kernel = kernel();
+        let mut kernel = Kernel::default();
         let (text, counters) =
             ("watchdog: Watchdog detected hard LOCKUP on cpu 3", Counters { rcu_stalls: 1, ..Counters::default() });
         kernel.log_is(LogState::Readable, at(1000).uptime);

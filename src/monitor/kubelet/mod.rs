@@ -74,6 +74,12 @@ struct Loop {
     /// When its configuration is read; none while it is being read.
     next_facts: Option<Uptime>,
     certificate: Option<Certificate>,
+    after_end: AfterEnd,
+}
+
+/// What is read after an end.
+#[derive(Default)]
+struct AfterEnd {
     /// The run whose last error was asked for.
     asked_error_of: String,
     /// When to find the process again that keeps its unit from ending.
@@ -96,15 +102,14 @@ pub async fn run(inputs: Inputs) {
         next_look: Uptime::ZERO,
         next_facts: None,
         certificate: None,
-        asked_error_of: String::new(),
-        next_holder: Uptime::ZERO,
+        after_end: AfterEnd::default(),
     };
     loop {
         let wake = this.wake_at(uptime()).saturating_sub(uptime());
         tokio::select! {
             biased;
             event = this.follower.next() => this.observe(Observation::Service(event)),
-            pid = ended(&this.child) => this.child_exited(pid, uptime()),
+            pid = ended(this.child.as_ref()) => this.child_exited(pid, uptime()),
             Some(Ok(done)) = this.work.join_next() => this.take_in(done, uptime()),
             Ok(()) = this.inputs.api.changed() => {}
             () = sleep(wake) => {}
@@ -120,12 +125,10 @@ pub async fn run(inputs: Inputs) {
 }
 
 /// Returns the pid of the process when it has ended.
-async fn ended(process: &Option<Process>) -> i32 {
-    match process {
-        Some(process) => process.ended().await,
-        None => std::future::pending().await,
-    }
-    process.as_ref().map_or(0, |process| process.id.pid)
+async fn ended(process: Option<&Process>) -> i32 {
+    let Some(process) = process else { return std::future::pending().await };
+    process.ended().await;
+    process.id.pid
 }
 
 impl Loop {
@@ -260,9 +263,9 @@ impl Loop {
             }
             None => {}
         }
-        if let Some(invocation) = self.kubelet.wants_last_error().filter(|run| **run != self.asked_error_of) {
+        if let Some(invocation) = self.kubelet.wants_last_error().filter(|run| **run != self.after_end.asked_error_of) {
             let invocation = invocation.to_owned();
-            self.asked_error_of.clone_from(&invocation);
+            self.after_end.asked_error_of.clone_from(&invocation);
             self.work.spawn(async move {
                 let words = journal::last_words(&invocation).await;
                 Done::Seen(Observation::LastWords { invocation, words })
@@ -277,8 +280,8 @@ impl Loop {
     fn find_holder(&mut self, now: Uptime) {
         let ended = self.kubelet.service.last_end.as_ref().map(|ended| ended.run.pid);
         let held = ended.zip(self.kubelet.service.held_cgroup(now).cloned());
-        let Some((pid, cgroup)) = held.filter(|_| now >= self.next_holder) else { return };
-        self.next_holder = now + FIND_HOLDER_EVERY;
+        let Some((pid, cgroup)) = held.filter(|_| now >= self.after_end.next_holder) else { return };
+        self.after_end.next_holder = now + FIND_HOLDER_EVERY;
         self.work.spawn(async move {
             let found = blocking::run("finding what holds the unit", READ_TIMEOUT, move || holder(&cgroup)).await;
             Done::Seen(Observation::HeldBy(pid, found.ok().flatten()))

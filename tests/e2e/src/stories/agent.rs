@@ -45,8 +45,10 @@ pub fn a_restart_keeps_a_stop(scene: &Scene) -> Result<()> {
 
 pub fn a_restart_keeps_health(scene: &Scene) -> Result<()> {
     let node = scene.healthy()?;
-    let healthy = node.kubelet().shown()?;
+    let (healthy, events) = (node.kubelet().shown()?, node.events(scene.plane())?);
     ensure_restarts_change_nothing(&node, &healthy)?;
+    let after = node.events(scene.plane())?;
+    ensure!(after == events, "Events of a restart: {after:?}, before: {events:?}");
     node.crash_and_recover().map(drop)
 }
 
