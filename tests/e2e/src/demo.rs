@@ -50,6 +50,7 @@ pub fn run() -> Result<ExitCode> {
     demo.out_of_memory()?;
     demo.noticed(killed, &crashed)?;
     demo.hung()?;
+    demo.recorded()?;
     heading("What the Nodes showed");
     say(&paint(BOLD, &row("KUBELET", "KUBELETHEALTHY, BY NODEVIGIL", "READY, BY THE CONTROL PLANE")));
     demo.rows.iter().for_each(|row| say(row));
@@ -99,8 +100,16 @@ impl Demo {
         let from = signal(&self.one, Signal::SIGSTOP)?;
         let hung = self.one.kubelet().wait_for(from, "False", "KubeletHung")?;
         shown(from, &hung, KUBELET);
+        self.command("nodevigil status", 1)?;
         signal(&self.one, Signal::SIGCONT)?;
         self.over(from, "hung", &hung)
+    }
+
+    /// What a person finds who comes later.
+    fn recorded(&self) -> Result<()> {
+        heading("node-1: what was recorded meanwhile (under 1 s)");
+        self.command("nodevigil records", 0)?;
+        self.command("nodevigil records show | head -n 30 | cut -c -96", 0).map(drop)
     }
 
     /// Waits until the kubelet is healthy again; `Ready` must not have changed.

@@ -1,4 +1,4 @@
-//! `make picture`: records what `make demo` prints as docs/demo.cast, and draws docs/demo.svg and docs/timeline.svg from it.
+//! `make picture`: records what `make demo` prints as docs/demo.cast, and draws the pictures of docs/ from it.
 //!
 //!     picture record    writes standard input to docs/demo.cast, each line with the time at which it came
 //!     picture draw      writes the pictures
@@ -6,6 +6,7 @@
 
 mod play;
 mod recording;
+mod still;
 mod timeline;
 
 use std::fs;
@@ -25,10 +26,18 @@ fn main() -> Result<()> {
     }
 }
 
-fn pictures() -> Result<[(&'static str, String); 2]> {
+/// The commands of which there is a picture, by their beginning.
+const STILLS: [(&str, &str); 3] =
+    [("check.svg", "nodevigil check"), ("status.svg", "nodevigil status"), ("records.svg", "nodevigil records show")];
+
+fn pictures() -> Result<Vec<(&'static str, String)>> {
     let recording = Recording::read(&fs::read_to_string(docs("demo.cast"))?)?;
     let performance = fs::read_to_string(docs("performance.md"))?;
-    Ok([("demo.svg", play::draw(&recording)), ("timeline.svg", timeline::draw(&recording, &performance)?)])
+    let stills = STILLS.into_iter().map(|(name, command)| Ok((name, still::draw(&recording, command)?)));
+    let mut pictures = stills.collect::<Result<Vec<_>>>()?;
+    pictures.push(("demo.svg", play::draw(&recording)));
+    pictures.push(("timeline.svg", timeline::draw(&recording, &performance)?));
+    Ok(pictures)
 }
 
 fn docs(name: &str) -> PathBuf {

@@ -8,7 +8,7 @@ use crate::STYLE;
 use crate::recording::{ROWS, Recording};
 
 /// A line's height: anstyle-svg's.
-const LINE_PX: usize = 18;
+pub const LINE_PX: usize = 18;
 
 /// Lines that came within this time were printed at once.
 const AT_ONCE_SECS: f64 = 0.05;
@@ -49,10 +49,7 @@ fn steps(recording: &Recording) -> Vec<Step> {
 
 /// The picture.
 pub fn draw(recording: &Recording) -> String {
-    let text = recording.lines.iter().map(|line| line.text.as_str()).collect::<Vec<_>>().join("\n");
-    let still = anstyle_svg::Term::new().render_svg(&text);
-    // What is before it is sizes and colors.
-    let text = still.find("<text").and_then(|from| still.get(from..still.rfind("</svg>")?)).unwrap_or_default();
+    let text = render(&recording.lines.iter().map(|line| line.text.as_str()).collect::<Vec<_>>());
     let (seconds, all) = (seconds(recording), recording.lines.len());
     let (keyframes, cuts) = animate(&steps(recording), seconds);
     format!(
@@ -65,6 +62,13 @@ pub fn draw(recording: &Recording) -> String {
         cuts = cuts,
         text = text,
     )
+}
+
+/// Lines as the elements of a picture.
+pub fn render(lines: &[&str]) -> String {
+    let picture = anstyle_svg::Term::new().render_svg(&lines.join("\n"));
+    // What is before it is sizes and colors.
+    picture.find("<text").and_then(|from| picture.get(from..picture.rfind("</svg>")?)).unwrap_or_default().to_owned()
 }
 
 /// Where the lines are once so many have been printed.

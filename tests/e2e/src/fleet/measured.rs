@@ -141,7 +141,7 @@ fn hourly(figures: &[Figures], agents: f64) -> Option<[f64; 3]> {
     let others = nobody.written.bytes / nobody.secs * healthy.secs;
     let count = |number: usize| u32::try_from(number).map_or(f64::NAN, f64::from);
     let (requests, writes) = (count(healthy.requests), count(writes.map(|(_, number)| number).sum()));
-    Some([requests * hour, writes * hour, (healthy.written.bytes - others) * hour])
+    Some([requests * hour, writes * hour, (healthy.written.bytes - others).max(0.0) * hour])
 }
 
 /// The table of both fleets, in Markdown. `counts`: of the agents of each, and of the Nodes.
