@@ -41,10 +41,16 @@ impl Explain {
         let reasons = find(name);
         if let Some(trouble @ (_, name, meaning)) = name.filter(|_| reasons.is_empty()).and_then(find_trouble) {
             return Ok(match self.output {
-                Output::Json => format!("{:#}
-", json_of_trouble(trouble)),
-                Output::Text => format!("{name}: {meaning}
-{}", to_do(name)),
+                Output::Json => format!(
+                    "{:#}
+",
+                    json_of_trouble(trouble)
+                ),
+                Output::Text => format!(
+                    "{name}: {meaning}
+{}",
+                    to_do(name)
+                ),
             });
         }
         let rules: Vec<&Rule> = match name {

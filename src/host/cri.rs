@@ -184,7 +184,7 @@ impl Prober {
 pub async fn connect(socket: &Path) -> io::Result<UnixStream> {
     let path = socket.to_owned();
     let find = move || open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
-    let found = blocking::run("finding a socket", FIND_TIMEOUT, find).await;
+    let found = blocking::run(&format!("finding {}", socket.display()), FIND_TIMEOUT, find).await;
     let found = found.map_err(|error| io::Error::other(format!("finding it: {error}")))??;
     // Not by its path, which connect(2) would walk on the loop.
     UnixStream::connect(format!("/proc/self/fd/{}", found.as_raw_fd())).await

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-
 use super::clock::Clock;
 use super::deadlock::{Deadlocks, INIT_PID, Suspect};
 use super::init::{Init, Silence};
@@ -96,6 +95,8 @@ impl Kernel {
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+
     use super::*;
     use crate::host::kernel::Usage;
     use crate::host::kmsg::Line;
