@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use self::directory::Wait;
-use self::state::Storage;
+use self::state::{Reading, Storage};
 use super::{Inputs, Reporter};
 use crate::condition::ConditionType;
 use crate::host::clock::uptime;
@@ -28,13 +28,6 @@ const FACTS_WAIT: Duration = Duration::from_secs(2);
 
 /// The thread and the step of a probe that runs; none until it has begun.
 type Running = Option<(i32, Step)>;
-
-/// The table of mounts, whether it is the kubelet's, and what the overdue probes wait for.
-struct Reading {
-    table: Result<String, String>,
-    kubelet_runs: bool,
-    overdue: Vec<(PathBuf, Option<Wait>)>,
-}
 
 /// Monitors until the channel of reports is closed.
 pub async fn run(inputs: Inputs) {
@@ -51,9 +44,7 @@ pub async fn run(inputs: Inputs) {
     loop {
         let due = storage.next_reading.min(reporter.due_at(uptime()));
         tokio::select! {
-            Some(Ok(Reading { table, kubelet_runs, overdue })) = readings.join_next() => {
-                storage.observe(table.as_deref().map_err(String::as_str), kubelet_runs, overdue, uptime());
-            }
+            Some(Ok(reading)) = readings.join_next() => storage.observe(reading, uptime()),
             Some((path, event)) = events.recv() => match event {
                 Event::Begins(tid, step) => {
                     running.insert(path, Some((tid, step)));

@@ -25,6 +25,14 @@ const SEARCH_EVERY: Duration = Duration::from_mins(10);
 const KUBELET_DIRECTORIES: [&str; 3] =
     ["/var/lib/kubelet", "/var/snap/microk8s/common/var/lib/kubelet", "/var/lib/k0s/kubelet"];
 
+/// The kubelet's table of mounts, or that of PID 1 while no kubelet runs, and what the overdue probes wait for.
+#[derive(Debug)]
+pub(super) struct Reading {
+    pub table: Result<String, String>,
+    pub kubelet_runs: bool,
+    pub overdue: Vec<(PathBuf, Option<Wait>)>,
+}
+
 #[derive(Debug)]
 pub(super) struct Storage {
     /// The kubelet's directories first.
@@ -77,14 +85,7 @@ impl Storage {
         overdue.map(|directory| (directory.path.clone(), directory.mount.clone())).collect()
     }
 
-    /// Takes in the kubelet's table of mounts, or that of PID 1 while no kubelet runs, and what the overdue probes wait for.
-    pub fn observe(
-        &mut self,
-        table: Result<&str, &str>,
-        kubelet_runs: bool,
-        overdue: Vec<(PathBuf, Option<Wait>)>,
-        now: Uptime,
-    ) {
+    pub fn observe(&mut self, Reading { table, kubelet_runs, overdue }: Reading, now: Uptime) {
         (self.kubelet_runs, self.read_at) = (kubelet_runs, Some(now));
         // A line that came while the mounts were read may be younger than what was read.
         self.prompted = self.prompted.filter(|at| now < *at);
@@ -95,9 +96,9 @@ impl Storage {
         }
         for index in 0..self.directories.len() {
             let directory = &mut self.directories[index];
-            match table {
+            match &table {
                 Ok(table) => directory.mounted(mounts::find(table, &directory.real_path)),
-                Err(error) => directory.impossible(error.to_owned(), now),
+                Err(error) => directory.impossible(error.clone(), now),
             }
             let is_distinct = self.is_distinct(index);
             let directory = &mut self.directories[index];

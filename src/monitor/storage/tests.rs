@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use super::directory::Wait;
-use super::state::Storage;
+use super::state::{Reading, Storage};
 use crate::condition::{ConditionType, Reason, Status, Uptime, View};
 use crate::host::disk::{Outcome, Probe, Requests, Step};
 use crate::host::kmsg::Line;
@@ -62,7 +62,8 @@ impl Story {
     fn read(&mut self, wait: Option<Wait>) -> Vec<PathBuf> {
         self.now = self.now.max(self.storage.next_reading);
         let overdue = self.storage.overdue(self.now).into_iter().map(|(path, _)| (path, wait)).collect();
-        self.storage.observe(Ok(&self.table), self.kubelet_runs, overdue, self.now);
+        let reading = Reading { table: Ok(self.table.clone()), kubelet_runs: self.kubelet_runs, overdue };
+        self.storage.observe(reading, self.now);
         self.start()
     }
 
@@ -239,7 +240,8 @@ fn what_cannot_be_probed_is_reported_after_a_minute_and_ends_no_problem() {
     let mut story = Story::healthy(ONE_DISK);
     for _ in 0..2 {
         story.now += Duration::from_mins(1);
-        story.storage.observe(Err("/proc/1/mountinfo: EACCES"), false, Vec::new(), story.now);
+        let table = Err("/proc/1/mountinfo: EACCES".into());
+        story.storage.observe(Reading { table, kubelet_runs: false, overdue: Vec::new() }, story.now);
         assert_eq!(story.start(), [] as [PathBuf; 0], "on which file system a directory is, is not known");
     }
     story.reports(Status::Unknown, Reason::StorageProbeFailed);
