@@ -186,7 +186,8 @@ impl Tail {
         Self::of(command).await
     }
 
-    async fn of(command: Command) -> io::Result<Self> {
+    /// The lines that this journalctl prints.
+    pub async fn of(command: Command) -> io::Result<Self> {
         let mut child = child::start(command).await?;
         let stdout = child.stdout.take().ok_or_else(|| io::Error::other("journalctl has no stdout"))?;
         Ok(Self { lines: BufReader::new(stdout).lines(), read: 0, _child: child })

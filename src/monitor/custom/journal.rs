@@ -76,9 +76,37 @@ async fn forward(
             drop(lines.send(Ok(None)).await);
         }
         match next {
-            Ok(Ok(entry)) => drop(lines.send(Ok(Some(entry))).await),
+            Ok(Ok(mut entry)) => {
+                if !is_old {
+                    // In a storm it is read late, and counts from then on.
+                    entry.at_micros = entry.at_micros.max((wall() - QUIET).as_microsecond());
+                }
+                drop(lines.send(Ok(Some(entry))).await);
+            }
             Ok(Err(error)) => return error,
             Err(_) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::process::Command;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_new_line_that_is_read_late_counts_from_then_on() {
+        let minute = Duration::from_mins(1);
+        let started = wall() - 2 * minute;
+        let logged = [started - minute, started + minute].map(Timestamp::as_microsecond);
+        let mut command = Command::new("printf");
+        command.args(["%s\\n"]).args(logged.map(|micros| format!(r#"{{"__REALTIME_TIMESTAMP":"{micros}"}}"#)));
+        let (sender, mut lines) = mpsc::channel(8);
+        forward(Tail::of(command).await.unwrap(), started, &sender, &mut 1).await;
+        assert_eq!(lines.recv().await.unwrap().unwrap().unwrap().at_micros, logged[0], "an old one");
+        assert_eq!(lines.recv().await.unwrap().unwrap(), None);
+        let new = lines.recv().await.unwrap().unwrap().unwrap().at_micros;
+        assert!(new > logged[1] + 50_000_000, "{new}");
     }
 }
