@@ -54,7 +54,7 @@ reasons! {
     KubeletClientCertExpired: KUBELET, False, false, Replace, true, "The kubelet's client certificate has expired by the host's clock and by the API server's clock. The API server refuses the kubelet, and a restart does not help.";
     KubeletOOMKilled: KUBELET, False, false, Restart, false, "The kernel OOM-killed the kubelet because the host was out of memory or a cgroup reached its memory limit.";
     KubeletCrashLooping: KUBELET, False, false, Restart, false, "The kubelet ended three times within 5 minutes or five times within 30 minutes, or systemd's start limit was hit.";
-    KubeletCrashed: KUBELET, False, false, Restart, false, "The kubelet's process failed, was killed, or ended cleanly without a stop job and systemd did not start it again.";
+    KubeletCrashed: KUBELET, False, false, Restart, false, "The kubelet's process failed, was killed, or ended cleanly without a stop job, and systemd, or the program that starts the kubelet, did not start it again.";
     KubeletStoppedWithDependency: KUBELET, False, false, Restart, false, "systemd stopped the kubelet because a service that its unit is bound to (BindsTo=) failed. systemd has not started the kubelet again.";
     KubeletLeftStopped: KUBELET, False, false, Restart, false, "The kubelet was stopped while a package manager replaced its program or units. Ten minutes after the package manager was done, the kubelet has not been started again, although its unit is enabled.";
     KubeletUnkillable: KUBELET, False, true, Reboot, false, "The kubelet does not answer, SIGKILL is pending for it, and the process does not end.";
@@ -100,7 +100,7 @@ reasons! {
     NodeClockWrong: KERNEL, True, false, None, false, "The host's clock differs from the API server's by more than 30 seconds.";
     KernelIsHealthy: KERNEL, True, false, None, false, "The kernel logs no problem, and no limit is nearly reached.";
     NvidiaGPULost: GPU, True, false, None, false, "NVIDIA's driver has logged that a GPU has fallen off the bus (Xid 79, or without an Xid), and has not been loaded again since. Pods that use it fail until the host is rebooted or the GPU is replaced.";
-    NvidiaXidLogged: GPU, True, false, None, false, "NVIDIA's driver has logged within the last five minutes an error (Xid), other than of a program alone, or that a GPU cannot be initialized. The message has each code and how often it was logged.";
+    NvidiaXidLogged: GPU, True, false, None, false, "Within the last five minutes, NVIDIA's driver has logged an error (Xid) that is not a program's own fault, a fatal error of an NVSwitch, or that a GPU cannot be initialized. The message has each code and how often it was logged.";
     GPUIsHealthy: GPU, True, false, None, false, "NVIDIA's driver is loaded and logs no error.";
     BootstrapStuck: BOOTSTRAP, False, false, None, false, "The Node has not become ready within ten minutes ([bootstrap] deadline_secs) and is stuck at the stage that the message names.";
     BootstrapStageLate: BOOTSTRAP, Unknown, false, None, false, "The Node is not ready yet, and the stage of its bootstrap that the message names takes longer than usual.";

@@ -63,7 +63,9 @@ async fn read_run(invocation: &str) -> Option<String> {
 /// The lines with their times and programs, the newest first, so that what is too much is the oldest.
 async fn journalctl(arguments: &[&str], time: Duration) -> io::Result<String> {
     let mut command = Command::new("journalctl");
-    command.args(["--no-pager", "--quiet", "--reverse", "--output=short-iso-precise", "--no-hostname"]).args(arguments);
+    command
+        .args(["--no-pager", "--quiet", "--reverse", "--all", "--output=short-iso-precise", "--no-hostname"])
+        .args(arguments);
     let (_, output) = child::run(command, time).await?;
     Ok(String::from_utf8_lossy(&output).into_owned())
 }
@@ -105,7 +107,7 @@ fn without_stacks<'a>(lines: &[&'a str]) -> (Vec<&'a str>, Vec<&'a str>) {
     let ends = lines.iter().rposition(|line| ENDS.iter().any(|end| message(line).starts_with(end)));
     // The stack of a panic from which it has recovered comes after a line of its log.
     let last_log = || lines.iter().rposition(|line| is_klog(message(line), &SEVERITIES));
-    let (logged, rest) = lines.split_at(ends.or_else(last_log).unwrap_or(lines.len()));
+    let (logged, rest) = lines.split_at(ends.or_else(last_log).unwrap_or(0));
     let (mut told, mut stacks) = (logged.to_vec(), Vec::new());
     for line in rest {
         let message = message(line);

@@ -104,10 +104,11 @@ pub fn flush() {
 }
 
 fn write(lines: &Receiver<Queued>) {
-    let journal = connected_to_journal().then(|| JournalLog::new().ok()).flatten();
+    let is_journal = connected_to_journal();
+    let journal = is_journal.then(|| JournalLog::new().ok()).flatten();
     let to_stderr = |level, text: &str| {
         // At once, as stderr has no buffer of its own.
-        _ = io::stderr().write_all(format!("{}{text}\n", prefix(level, journal.is_some())).as_bytes());
+        _ = io::stderr().write_all(format!("{}{text}\n", prefix(level, is_journal)).as_bytes());
     };
     for queued in lines {
         let lost = LOST.swap(0, Ordering::Relaxed);

@@ -104,18 +104,22 @@ fn prune(directory: &Path, written: &str) {
     let mut all = list_in(directory);
     all.sort_by_key(|kept| kept.name != written);
     let mut total = 0;
-    let fits = |kept: &Kept| {
+    let mut fits = |kept: &Kept| {
         total += kept.bytes;
         total <= MAX_TOTAL_BYTES
     };
-    let kept: Vec<_> = all.into_iter().take(MAX_RECORDS).take_while(fits).map(|kept| kept.name).collect();
+    let fitting = all.iter().take(MAX_RECORDS).take_while(|kept| fits(kept)).count();
+    let is_among = |records: &[Kept], name: &str| records.iter().any(|record| record.name == name);
+    let (kept, excess) = all.split_at(fitting);
     // Another process may be writing what is not complete in memory.
     let extensions = if directory == Path::new(VOLATILE) { &EXTENSIONS[..2] } else { &EXTENSIONS };
     for path in fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()) {
         let file = path.file_name().and_then(|file| file.to_str()).unwrap_or_default();
         let (name, extension) =
             (file.split('.').next().unwrap_or_default(), file.rsplit('.').next().unwrap_or_default());
-        if is_name(name) && extensions.contains(&extension) && !kept.iter().any(|kept| kept == name) {
+        // A record that has come since the list was made is another process's.
+        let is_excess = if extension == "json" { is_among(excess, name) } else { !is_among(kept, name) };
+        if is_name(name) && extensions.contains(&extension) && is_excess {
             fs::remove_file(&path).ok();
         }
     }

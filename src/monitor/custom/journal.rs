@@ -77,7 +77,7 @@ async fn forward(
         }
         match next {
             Ok(Ok(mut entry)) => {
-                if !is_old {
+                if is_new(&entry) {
                     // In a storm it is read late, and counts from then on.
                     entry.at_micros = entry.at_micros.max((wall() - QUIET).as_microsecond());
                 }

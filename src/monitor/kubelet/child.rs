@@ -10,14 +10,14 @@ use crate::host::oom::OomKill;
 use crate::host::process::ProcessId;
 use crate::monitor::service::ended::{Ended, Ends, OomEvidence, Run};
 
-/// RKE2 and k0s start another one after five seconds.
-const FOLLOW_WAIT: Duration = Duration::from_secs(15);
+/// RKE2 and k0s start another one after five seconds. When a signal ends them, they end the kubelet first.
+const FOLLOW_WAIT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Default)]
 pub(super) struct Child {
     /// The one that runs.
     pub(super) running: Option<ProcessId>,
-    /// What the kernel has OOM-killed of late, as its record comes before the end.
+    /// The kernel's record that it has OOM-killed the one that runs, which comes before the end.
     oom_kill: Option<OomKill>,
     /// The end of the last one, while no later one has answered.
     last_end: Option<Ended>,
@@ -30,7 +30,7 @@ impl Child {
             return;
         }
         let run = Run { pid, name: "kubelet".into(), ..Run::default() };
-        let oom = self.oom_kill.take().filter(|kill| kill.pid == pid).map(OomEvidence::Record);
+        let oom = self.oom_kill.take().map(OomEvidence::Record);
         self.ends.record("", now);
         self.last_end = Some(Ended { run, oom, at: now, ..Ended::default() });
     }
@@ -39,11 +39,18 @@ impl Child {
         if let Some(ended) = self.last_end.as_mut().filter(|ended| ended.run.pid == kill.pid) {
             ended.oom = Some(OomEvidence::Record(kill.clone()));
         }
-        self.oom_kill = Some(kill.clone());
+        if self.running.is_some_and(|id| id.pid == kill.pid) {
+            self.oom_kill = Some(kill.clone());
+        }
     }
 
     pub(super) fn answered(&mut self) {
         self.last_end = None;
+    }
+
+    /// Whether one has ended and no later one has answered.
+    pub(super) fn has_ended(&self) -> bool {
+        self.last_end.is_some()
     }
 
     /// Whether the next one is to be found soon.

@@ -155,6 +155,10 @@ impl Loop {
                     self.inputs.probe_seconds.observe(now.saturating_sub(began).as_secs_f64());
                 }
                 self.inputs.timeline.note("probe of the kubelet", &format!("{probe:?}"), now);
+                if probe != Probe::Healthy && self.certificate.is_none() {
+                    // The main process may have started another kubelet since.
+                    self.next_facts = self.next_facts.map(|at| at.min(now + READ_FACTS_EVERY));
+                }
                 self.observe(Observation::Probed(pid, probe, sample));
                 self.next_probe = Some(self.probe_after(began, now));
             }
@@ -219,7 +223,10 @@ impl Loop {
         let pid = self.kubelet.running.id.pid;
         let url = match (&self.inputs.settings.kubelet.healthz_url, &facts.healthz) {
             (Some(url), _) | (None, Healthz::Url(url)) => url,
-            (None, Healthz::Disabled) => return self.observe(Observation::NotProbed(pid)),
+            (None, Healthz::Disabled) => {
+                self.prober = None;
+                return self.observe(Observation::NotProbed(pid));
+            }
         };
         if self.prober.as_ref().is_some_and(|prober| prober.url == *url) {
             return;

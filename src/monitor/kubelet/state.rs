@@ -73,6 +73,10 @@ impl Kubelet {
             Observation::NotProbed(pid) => self.of(pid, |running| running.is_unprobed = true),
             Observation::ChildStarted(parent, id) if self.main.is_some_and(|main| main.pid == parent) => {
                 self.child.running = Some(id);
+                // What was observed of the address before holds only if the kubelet has answered there.
+                if !self.running.answers() {
+                    self.running = RunningKubelet::default();
+                }
             }
             Observation::ChildStarted(..) => {}
             Observation::ChildExited(pid) => {
@@ -130,7 +134,7 @@ impl Kubelet {
         if self.running.answers() && !self.service.is_being_stopped() {
             return Some(self.running.answered_view(now));
         }
-        let judgement = self.service.judge(self.running.is_settled(), now);
+        let judgement = self.service.judge(self.running.is_settled() || self.child.has_ended(), now);
         if let (Judgement::Runs | Judgement::Starting(_), Some(view)) = (&judgement, self.without_child(now)) {
             return Some(view);
         }

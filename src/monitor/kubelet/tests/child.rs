@@ -54,7 +54,7 @@ fn an_end_that_nothing_follows_is_a_crash() {
     let mut story = Story::with_child();
     story.ends(812);
     assert!(story.kubelet.child.deadline(story.now).is_some());
-    story.wait(Duration::from_secs(15));
+    story.wait(Duration::from_secs(30));
     let message = story.reports(Status::False, Reason::KubeletCrashed);
     assert!(message.ends_with("has ended, and none that answers has followed"), "{message}");
     story.starts(813);
@@ -68,6 +68,7 @@ fn an_oom_kill_is_shown_whether_its_record_comes_before_or_after_the_end() {
         let mut story = Story::with_child();
         if comes_first {
             story.happens(ServiceEvent::OomKill(kill(812)));
+            story.happens(ServiceEvent::OomKill(kill(9)));
             story.ends(812);
         } else {
             story.ends(812);
@@ -96,4 +97,20 @@ fn the_child_is_sampled_and_the_end_of_the_parent_is_the_units() {
     story.happens(ServiceEvent::Exited(PARENT));
     story.reports(Status::Unknown, Reason::KubeletStoppedByOperator);
     assert_eq!(story.kubelet.process(), None);
+}
+
+#[test]
+fn a_loop_is_shown_at_once_after_a_restart_of_the_unit_too() {
+    let mut story = Story::with_child();
+    story.all(job(JobKind::Restart));
+    story.happens(ServiceEvent::Exited(PARENT));
+    story.happens(changed(running(PARENT + 1)));
+    story.happens(opened(PARENT + 1, "kubelet.service", story.now));
+    story.happens(job_removed("done"));
+    story.keeps_what_is_shown();
+    for pid in [812, 813, 814] {
+        story.see(Observation::ChildStarted(PARENT + 1, ProcessId { pid, start_ticks: 2 }));
+        story.see(Observation::ChildExited(pid));
+    }
+    story.reports(Status::False, Reason::KubeletCrashLooping);
 }

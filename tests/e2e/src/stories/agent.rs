@@ -44,7 +44,13 @@ pub fn a_restart_keeps_a_stop(scene: &Scene) -> Result<()> {
 }
 
 pub fn a_restart_keeps_health(scene: &Scene) -> Result<()> {
-    let node = scene.healthy()?;
+    let (from, node) = (Instant::now(), scene.healthy()?);
+    // Its Event is the last of a node that has just joined.
+    node.condition("NodeBootstrapped").wait_for(from, "True", "NodeIsBootstrapped")?;
+    wait_until("the Event of it", WAIT, || {
+        let events = node.events(scene.plane())?;
+        Ok(events.iter().any(|event| event.1 == "NodeIsBootstrapped").then_some(()))
+    })?;
     let (healthy, events) = (node.kubelet().shown()?, node.events(scene.plane())?);
     ensure_restarts_change_nothing(&node, &healthy)?;
     let after = node.events(scene.plane())?;
