@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::scene::{ObservedNode, Scene};
 use crate::support::node::NodeBuilder;
-use crate::support::{WAIT, namespaces};
+use crate::support::{WAIT, namespaces, wait_until};
 
 const TAINT: &str = "status-taint.cluster-autoscaler.kubernetes.io/nodevigil-kubelet-unhealthy";
 
@@ -114,6 +114,26 @@ pub fn cleanup_leaves_nothing_of_ours(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
+/// Has the API server refuse every write of a Node; the file of the policy that does it.
+fn refuse_writes(scene: &Scene, name: &str) -> Result<String> {
+    let policy = json!({"apiVersion": "v1", "kind": "List", "items": [
+        {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "story"}, "spec": {
+            "matchConstraints": {"resourceRules": [
+                {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["nodes", "nodes/status"]},
+            ]},
+            "validations": [{"expression": format!("object.metadata.name != '{name}'")}],
+        }},
+        {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": "story"},
+            "spec": {"policyName": "story", "validationActions": ["Deny"]}},
+    ]});
+    let file = namespaces::work().join("refuse.json").display().to_string();
+    fs::write(&file, policy.to_string())?;
+    scene.plane().kubectl(&["apply", "-f", &file])?;
+    let write = ["annotate", "--overwrite", "node", name, "story=1"];
+    wait_until("the policy", WAIT, || Ok(scene.plane().kubectl(&write).is_err().then_some(())))?;
+    Ok(file)
+}
+
 pub fn cleanup_of_all_nodes_does_what_is_left(scene: &Scene) -> Result<()> {
     let (node, plane) = (scene.healthy()?, scene.plane());
     node.sh("systemctl stop nodevigil")?;
@@ -142,9 +162,17 @@ pub fn cleanup_of_all_nodes_does_what_is_left(scene: &Scene) -> Result<()> {
         &file,
     ])?;
 
-    let answer = node.sh("nodevigil cleanup --all-nodes")?;
+    let policy = refuse_writes(scene, "other-07")?;
+    let (code, answer) = node.run("nodevigil cleanup --all-nodes")?;
     let removed = answer.lines().filter(|line| line.contains(": removed conditions ")).count();
-    ensure!(removed == 61 && answer.contains("61 Nodes looked at, 61 cleaned up"), "{answer}");
+    let has_failed = ["61 Nodes looked at, 60 cleaned up, 1 failed", "Node other-07: cannot remove the conditions"];
+    ensure!(code == 1 && removed == 60 && has_failed.iter().all(|text| answer.contains(text)), "{code}: {answer}");
+    plane.kubectl(&["delete", "-f", &policy])?;
+    let answer = wait_until("the cleanup of what is left", WAIT, || {
+        let (code, answer) = node.run("nodevigil cleanup --all-nodes")?;
+        Ok((code == 0).then_some(answer))
+    })?;
+    ensure!(answer.contains("Node other-07: removed conditions "), "{answer}");
     let all = plane.kubectl(&["get", "nodes", "-o", "json"])?;
     ensure!(!all.contains(TAINT) && !all.contains("KubeletHealthy"), "something is left");
     let again = node.sh("nodevigil cleanup --all-nodes")?;
