@@ -60,8 +60,8 @@ impl Config {
             Self::ImportNpd(import) => return import.run(),
             Self::Check(check) => check.check(Path::new("/")),
             Self::Show(show) => match show.settings(Path::new("/")) {
-                Ok(settings) if show.output == Output::Json => Ok(serde_json::to_string_pretty(&settings)? + "\n"),
-                settings => settings.map(|settings| text(&settings)),
+                Ok(settings) => Ok(show.output.of(&settings, || text(&settings))?),
+                Err(error) => Err(error),
             },
         };
         match answer {

@@ -64,10 +64,9 @@ impl Diagnose {
             tokio::join!(observe(&settings, &troubles), records)
         })?;
         let names: Vec<_> = records.unwrap_or_default().into_iter().map(|Kept { name, .. }| name).collect();
-        match self.output {
-            Output::Json => print(&format!("{:#}\n", document(&conditions, &access, &names)))?,
-            Output::Text => print(&text(&conditions, &access, &names, is_colored()))?,
-        }
+        let (json, text) =
+            (document(&conditions, &access, &names), || text(&conditions, &access, &names, is_colored()));
+        print(&self.output.of(&json, text)?)?;
         Ok(exit_code(conditions.iter().map(|condition| (condition.status, condition.is_problem()))))
     }
 }

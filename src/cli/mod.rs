@@ -25,6 +25,7 @@ use std::time::Duration;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use jiff::SignedDuration;
+use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
 use crate::host::{disk, kubelet, pod, top};
@@ -116,6 +117,16 @@ enum Output {
     Json,
 }
 
+impl Output {
+    /// The value as JSON, or the text.
+    fn of(self, value: &impl Serialize, text: impl FnOnce() -> String) -> anyhow::Result<String> {
+        Ok(match self {
+            Self::Json => serde_json::to_string_pretty(value)? + "\n",
+            Self::Text => text(),
+        })
+    }
+}
+
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -165,7 +176,7 @@ fn completions(shell: Shell) -> String {
 }
 
 /// Prints the result of a child of the agent.
-fn print_json(found: &impl serde::Serialize) -> anyhow::Result<u8> {
+fn print_json(found: &impl Serialize) -> anyhow::Result<u8> {
     print(&serde_json::to_string(found)?)?;
     Ok(GOOD)
 }

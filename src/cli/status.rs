@@ -65,7 +65,7 @@ impl Status {
         let now = clock::wall();
         match self.report(now) {
             Ok(report) => {
-                print(&self.shown(&report, now)?)?;
+                print(&self.output.of(&report, || text(&report, now, is_colored()))?)?;
                 Ok(exit_code(report.conditions.iter().map(ConditionReport::state)))
             }
             Err(why) => {
@@ -88,13 +88,6 @@ impl Status {
         Ok(report)
     }
 
-    fn shown(&self, report: &StatusReport, now: Timestamp) -> anyhow::Result<String> {
-        Ok(match self.output {
-            Output::Json => serde_json::to_string_pretty(report)? + "\n",
-            Output::Text => text(report, now, is_colored()),
-        })
-    }
-
     /// Shows the report until stdout is closed.
     fn watch(&self) -> anyhow::Result<u8> {
         let is_redrawn = io::stdout().is_terminal() && self.output == Output::Text;
@@ -104,7 +97,7 @@ impl Status {
             let seen = self.report(now);
             if has_changed(&mut last, &seen) || is_redrawn {
                 let text = match seen {
-                    Ok(report) => self.shown(&report, now)?,
+                    Ok(report) => self.output.of(&report, || text(&report, now, is_colored()))?,
                     Err(why) if self.output == Output::Json => {
                         complain(&why);
                         String::new()

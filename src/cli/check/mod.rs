@@ -25,7 +25,7 @@ use kubelet_config::kubelet::tree::Tree;
 use kubelet_config::rules::{self, Report};
 use terminal_size::terminal_size_of;
 
-use self::choice::{Choice, Chosen};
+use self::choice::Choice;
 use self::fix::Patch;
 use self::gather::{Gathered, Given};
 use self::source::Sources;
@@ -154,14 +154,20 @@ impl Check {
             return Ok((if patch.is_bad { BAD } else { GOOD }, patch.diff));
         }
         let is_bad = chosen.findings.iter().any(|finding| chosen.is_denied(finding));
+        let sources = Sources::read(&tree, &snapshot, &chosen.findings);
         let report = match self.shown.output {
             Format::Text => {
                 let plan = plan(&tree, gathered, &snapshot, &choice);
                 let fix = Fix { plan: &plan, command: &self.fix_command() };
-                let sources = Sources::read(&tree, &snapshot, &chosen.findings);
                 text::report(&snapshot, &sources, &chosen, &notes, fix, self.shown.style())
             }
-            _ => self.document(&tree, &snapshot, &chosen, &notes),
+            Format::Json => format!("{:#}\n", json::document(root, &snapshot, &chosen, &notes, &tree.denied())),
+            Format::Sarif => format!("{:#}\n", sarif::log(root, &sources, &chosen)),
+            Format::Junit => {
+                let shown: Vec<_> = chosen.shown().collect();
+                ci::junit(&chosen.rules, &shown, &chosen.not_checked, chosen.deny)
+            }
+            Format::Github => chosen.shown().map(|finding| ci::workflow_command(root, finding)).collect(),
         };
         Ok((if is_bad { BAD } else { GOOD }, report))
     }
@@ -181,21 +187,6 @@ impl Check {
     fn fix_command(&self) -> String {
         let words = env::args_os().map(|word| word.to_string_lossy().into_owned());
         fix::command(words.skip_while(|word| word != "check").skip(1), &self.root)
-    }
-
-    fn document(&self, tree: &HostTree, snapshot: &Snapshot, chosen: &Chosen, notes: &[String]) -> String {
-        let sources = Sources::read(tree, snapshot, &chosen.findings);
-        match self.shown.output {
-            Format::Junit => {
-                let shown: Vec<_> = chosen.shown().collect();
-                ci::junit(&chosen.rules, &shown, &chosen.not_checked, chosen.deny)
-            }
-            Format::Github => chosen.shown().map(|finding| ci::workflow_command(&self.root, finding)).collect(),
-            Format::Text | Format::Json => {
-                format!("{:#}\n", json::document(&self.root, snapshot, chosen, notes, &tree.denied()))
-            }
-            Format::Sarif => format!("{:#}\n", sarif::log(&self.root, &sources, chosen)),
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Regular expressions of Go (RE2) as patterns of log lines, in which `*` is for any text.
 
 use regex_syntax::ParserBuilder;
-use regex_syntax::hir::{Class, Hir, HirKind, Look};
+use regex_syntax::hir::{Class, ClassBytesRange, Hir, HirKind, Look};
 
 /// What stands for more patterns is any text.
 const MAX_PATTERNS: usize = 16;
@@ -51,7 +51,7 @@ fn texts(hir: &Hir) -> Vec<String> {
     let found = match hir.kind() {
         HirKind::Literal(literal) => vec![String::from_utf8_lossy(&literal.0).into_owned()],
         HirKind::Class(Class::Bytes(class))
-            if class.iter().map(|range| range.len()).sum::<usize>() <= MAX_CLASS_CHARS =>
+            if class.iter().map(ClassBytesRange::len).sum::<usize>() <= MAX_CLASS_CHARS =>
         {
             class
                 .iter()
