@@ -42,7 +42,7 @@ impl Bootstrap {
     pub fn run(self) -> anyhow::Result<u8> {
         ensure!(rustix::process::geteuid().is_root(), "bootstrap needs root: run it with sudo");
         let assessment = block_on("waiting for the node", self.watch(&settings_in_effect()))?;
-        print(&self.output.of(&assessment, || text(&assessment))?)?;
+        print(&self.output.render(&assessment, || text(&assessment))?)?;
         Ok(exit_code(&assessment, self.deadline.is_some()))
     }
 

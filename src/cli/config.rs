@@ -60,7 +60,7 @@ impl Config {
             Self::ImportNpd(import) => return import.run(),
             Self::Check(check) => check.check(Path::new("/")),
             Self::Show(show) => match show.settings(Path::new("/")) {
-                Ok(settings) => Ok(show.output.of(&settings, || text(&settings))?),
+                Ok(settings) => Ok(show.output.render(&settings, || text(&settings))?),
                 Err(error) => Err(error),
             },
         };

@@ -64,9 +64,8 @@ impl Diagnose {
             tokio::join!(observe(&settings, &troubles), records)
         })?;
         let names: Vec<_> = records.unwrap_or_default().into_iter().map(|Kept { name, .. }| name).collect();
-        let (json, text) =
-            (document(&conditions, &access, &names), || text(&conditions, &access, &names, is_colored()));
-        print(&self.output.of(&json, text)?)?;
+        let json = document(&conditions, &access, &names);
+        print(&self.output.render(&json, || text(&conditions, &access, &names, is_colored()))?)?;
         Ok(exit_code(conditions.iter().map(|condition| (condition.status, condition.is_problem()))))
     }
 }

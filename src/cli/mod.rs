@@ -119,7 +119,7 @@ enum Output {
 
 impl Output {
     /// The value as JSON, or the text.
-    fn of(self, value: &impl Serialize, text: impl FnOnce() -> String) -> anyhow::Result<String> {
+    fn render(self, value: &impl Serialize, text: impl FnOnce() -> String) -> anyhow::Result<String> {
         Ok(match self {
             Self::Json => serde_json::to_string_pretty(value)? + "\n",
             Self::Text => text(),

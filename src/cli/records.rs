@@ -45,7 +45,7 @@ impl Records {
         anyhow::ensure!(rustix::process::geteuid().is_root(), "records needs root: run it with sudo");
         let all = store::list();
         match self.command {
-            None => print(&self.output.of(&names(&all), || list(&all, clock::wall()))?)?,
+            None => print(&self.output.render(&names(&all), || list(&all, clock::wall()))?)?,
             Some(Command::Show { name, output }) => {
                 let begins = name.as_deref().unwrap_or_default();
                 let Some(kept) = all.iter().find(|kept| kept.name.starts_with(begins)) else {

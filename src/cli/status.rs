@@ -65,7 +65,7 @@ impl Status {
         let now = clock::wall();
         match self.report(now) {
             Ok(report) => {
-                print(&self.output.of(&report, || text(&report, now, is_colored()))?)?;
+                print(&self.output.render(&report, || text(&report, now, is_colored()))?)?;
                 Ok(exit_code(report.conditions.iter().map(ConditionReport::state)))
             }
             Err(why) => {
@@ -97,7 +97,7 @@ impl Status {
             let seen = self.report(now);
             if has_changed(&mut last, &seen) || is_redrawn {
                 let text = match seen {
-                    Ok(report) => self.output.of(&report, || text(&report, now, is_colored()))?,
+                    Ok(report) => self.output.render(&report, || text(&report, now, is_colored()))?,
                     Err(why) if self.output == Output::Json => {
                         complain(&why);
                         String::new()
