@@ -63,6 +63,8 @@ fn ensure_has(record: &Value, part: &str, text: &str) -> Result<()> {
 
 pub fn of_a_crash_has_the_last_error_and_the_state_of_the_host(scene: &Scene) -> Result<()> {
     let node = scene.healthy()?;
+    let is_checked = |status: &Value| status["conditions"].to_string().contains("KubeletConfigValid");
+    node.wait_for_status("the first check of the kubelet's configuration", is_checked)?;
     let from = Instant::now();
     node.sh("sed -i 's/$/ --container-runtime=remote/' /etc/default/kubelet; systemctl restart kubelet || true")?;
     let crashed = node.kubelet().wait_for(from, "False", "KubeletCrashed")?;
