@@ -113,7 +113,8 @@ pub(super) fn standalone(snapshot: &Snapshot, report: &mut Report) {
     const MESSAGE: &str =
         "the kubelet runs without --kubeconfig: it is standalone, talks to no API server and registers no Node";
     let kubeconfig = |text: &str| flags_in(text).iter().any(|flag| flag.name == "kubeconfig");
-    let is_known = snapshot.unit.load == LoadState::Loaded && !snapshot.command.args.is_empty();
+    let is_loaded = snapshot.unit.load == LoadState::Loaded && !snapshot.command.args.is_empty();
+    let is_known = is_loaded && !settings::is_misspelt(snapshot, "kubeconfig");
     if !is_known || snapshot.settings.text("--kubeconfig").is_some() || settings::are_managed(snapshot) {
         return;
     }

@@ -180,6 +180,7 @@ pub(super) fn dropped(snapshot: &Snapshot, report: &mut Report) {
 }
 
 pub(super) fn quote_swallow(snapshot: &Snapshot, report: &mut Report) {
+    let arrived = Arrived::of(snapshot);
     let is_quote =
         |event: &&Event| matches!(event.kind, EventKind::EnvQuoteNotClosed { .. } | EventKind::EnvTextAfterQuote);
     for event in snapshot.unit.events.iter().filter(is_quote).take(MAX_FINDINGS) {
@@ -201,7 +202,7 @@ pub(super) fn quote_swallow(snapshot: &Snapshot, report: &mut Report) {
             variable.is_some_and(|variable| variable.effective.at == one.at && !variable.referenced_at.is_empty())
         });
         let severity = if in_use || holds_flags(&event.text) { Severity::Error } else { Severity::Warning };
-        let finding = Finding::new("SD014", severity, event.at.clone(), message);
+        let finding = Finding::new("SD014", severity, event.at.clone(), message).lost(arrived.lost(&event.text));
         report.add(closed(finding, event, assignment));
     }
 }

@@ -170,6 +170,9 @@ pub(super) fn braces_one_word(snapshot: &Snapshot, report: &mut Report) {
     if snapshot.command.launcher == Launcher::Script {
         return; // Who knows whether the script splits it.
     }
+    if snapshot.command.launcher == Launcher::Direct {
+        shell_commands(snapshot, report);
+    }
     let in_braces: Vec<_> = exec.references().into_iter().filter(|(_, _, braces)| *braces).collect();
     for word in exec.words.iter().filter(|_| exec.expands) {
         report.findings.extend(shell_default(&word.text, &word.at));
@@ -190,6 +193,33 @@ pub(super) fn braces_one_word(snapshot: &Snapshot, report: &mut Report) {
             let word = snapshot.unit.argv.iter().find(|word| word.declared == *at);
             report.add(one_word(snapshot, name, at, word, value, alone));
         }
+    }
+}
+
+/// `$(command)` and the same in backticks, as a shell would run it: systemd splits it like any words.
+fn shell_commands(snapshot: &Snapshot, report: &mut Report) {
+    /// More words than anyone writes into one.
+    const MAX_WORDS: usize = 30;
+    let mut words = snapshot.command.args.as_slice();
+    while let Some((first, rest)) = words.split_first() {
+        words = rest;
+        let opens = first.text.split_once("$(").map(|(_, after)| (after, ')'));
+        let Some((after, close)) = opens.or_else(|| Some((first.text.split_once('`')?.1, '`'))) else { continue };
+        let end = rest.iter().take(MAX_WORDS).position(|word| word.text.contains(close));
+        let inner = &rest[..end.filter(|_| !after.contains(close)).map_or(0, |end| end + 1)];
+        words = &rest[inner.len()..];
+        let (at, last) = (first.at(), inner.last().unwrap_or(first).at());
+        let is_known = last.file_line() == at.file_line() && at.width > 0 && last.column > at.column;
+        let width = if is_known { last.column + last.width - at.column } else { at.width };
+        let at = at.at(at.line, at.column, width);
+        let texts: Vec<&str> = std::iter::once(first).chain(inner).map(|word| word.text.as_str()).collect();
+        let message = format!(
+            "'{}' has a command as in a shell: systemd runs none, and the kubelet gets it as it is",
+            quoted(&texts.join(" "))
+        );
+        let severity = if inner.is_empty() { Severity::Error } else { Severity::Fatal };
+        let fix = "write what the command prints, or let an `ExecStartPre=` write that into an environment file,";
+        report.add(Finding::new("SD006", severity, at.clone(), message).say_at(&at, fix));
     }
 }
 

@@ -6,6 +6,8 @@ use serde_json::Value;
 use super::lost::is_not_expanded;
 use crate::kubelet::config::{ConfigFile, ConfigFileState};
 use crate::kubelet::flags::table::FLAGS;
+use crate::kubelet::systemd::{Event, EventKind, LoadState};
+use crate::kubelet::text::nearest;
 
 /// Why a rule on settings cannot judge: they are not known at all, or one of these is still to be written.
 pub(super) fn unknown(snapshot: &Snapshot, paths: &[&str]) -> Option<&'static str> {
@@ -18,6 +20,13 @@ pub(super) fn unknown(snapshot: &Snapshot, paths: &[&str]) -> Option<&'static st
     if !paths.iter().any(|path| is_default(snapshot, path)) {
         return None;
     }
+    let is_lost = |event: &Event| matches!(event.kind, EventKind::FileUnreadable { .. });
+    if snapshot.unit.load != LoadState::Loaded || snapshot.unit.events.iter().any(is_lost) {
+        return Some("a unit that can be read whole");
+    }
+    if config_file(snapshot).is_none() && is_misspelt(snapshot, "config") {
+        return Some("the kubelet's --config, which is misspelt");
+    }
     let is_unread = |file: &ConfigFile| matches!(file.state, ConfigFileState::Bad { .. }) && file.document.is_none();
     if snapshot.command.launcher == Launcher::K0s {
         return Some("the configuration file that k0s writes when it starts");
@@ -26,6 +35,17 @@ pub(super) fn unknown(snapshot: &Snapshot, paths: &[&str]) -> Option<&'static st
         return Some("a configuration file that can be read");
     }
     are_to_come(snapshot).then_some("the kubelet's configuration, which is still to be written")
+}
+
+/// Whether an argument that is no flag may be this one, misspelt: then it is not known what is set.
+pub(super) fn is_misspelt(snapshot: &Snapshot, flag: &str) -> bool {
+    let unknown = snapshot.flags.uses.iter().filter(|used| used.spec.is_none()).map(|used| &used.written);
+    let mut words = unknown.chain(snapshot.flags.strays.iter().map(|stray| &stray.text));
+    words.any(|word| {
+        let name = word.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
+        let name = name.split(|c: char| c == '=' || c.is_whitespace()).next().unwrap_or_default();
+        nearest(name, std::iter::once(flag)).is_some()
+    })
 }
 
 /// Whether the distribution gets certificates and CNI for its kubelet by itself.

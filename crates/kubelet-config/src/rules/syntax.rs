@@ -210,8 +210,11 @@ fn ignored_line(snapshot: &Snapshot, event: &Event) -> Option<Finding> {
             let message = format!("systemd stops reading the file here, because {reason}. It ignores the rest");
             header_corrected(new(message), event, header)
         }
-        EventKind::FileUnreadable { reason } => new(format!("systemd cannot read this file: {reason}"))
-            .say_at(at, "make a readable regular file of it, or delete it,"),
+        EventKind::FileUnreadable { reason } => {
+            let message = format!("systemd cannot read this file: {reason}");
+            Finding::new("SD011", Severity::Error, at.clone(), message)
+                .say_at(at, "make a readable regular file of it, or delete it,")
+        }
         _ => return None,
     };
     Some(finding)

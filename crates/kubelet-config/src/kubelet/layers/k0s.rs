@@ -40,7 +40,11 @@ pub(super) fn resolve_command(words: &[Arg]) -> KubeletCommand {
     let flags = labels.chain(extra.iter().flat_map(split)).collect::<Vec<_>>();
     let replaced = given.iter().filter_map(|lost| replaced(lost, extra.as_ref()?, &flags)).collect();
     let args = own.chain(flags).collect();
-    let unknown_options = words.iter().filter_map(unknown).collect();
+    // What comes after such an option is its value.
+    let takes_next = |word: &Arg| word.text.starts_with("--") && word.text.ends_with("-extra-args");
+    let before = std::iter::once(None).chain(words.iter().map(Some));
+    let options = words.iter().zip(before).filter(|(_, before)| !before.is_some_and(takes_next));
+    let unknown_options = options.filter_map(|(word, _)| unknown(word)).collect();
     KubeletCommand { args, replaced, unknown_options, settings: settings(), ..kubelet }
 }
 

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::limits::{is_built_in, is_on, refused};
 use super::values;
+use crate::kubelet::config::ConfigFileState;
 use crate::kubelet::flags::duration_nanos;
 use crate::kubelet::quantity;
 use crate::rules::{Finding, From, Report, Snapshot, remedy, settings, shortened};
@@ -365,9 +366,10 @@ fn access(snapshot: &Snapshot, refuse: &mut impl FnMut(&'static str, String, &st
     const WEBHOOK: &str = "authentication.webhook.enabled";
     let settings = &snapshot.settings;
     let asks = settings.bool(WEBHOOK) == Some(true);
-    let is_alone = !is_set(snapshot, "--kubeconfig");
+    let is_alone = !is_set(snapshot, "--kubeconfig") && !settings::is_misspelt(snapshot, "kubeconfig");
     let by_webhook = settings.text("authorization.mode") == Some("Webhook");
-    if is_alone && (asks || by_webhook) {
+    let is_read = !snapshot.config.files.iter().any(|file| matches!(file.state, ConfigFileState::Bad { .. }));
+    if is_alone && is_read && (asks || by_webhook) {
         let (path, what) = if asks { (WEBHOOK, "authentication") } else { ("authorization.mode", "authorization") };
         let message = format!(
             "the kubelet has no --kubeconfig, so it runs standalone, and {} asks the API server by webhook for {what}",

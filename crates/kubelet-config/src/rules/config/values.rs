@@ -260,6 +260,10 @@ fn node_label(_: &Snapshot, key: &str, value: &Value) -> Option<String> {
 fn taint(_: &Snapshot, _: &str, value: &Value) -> Option<String> {
     const EFFECTS: [&str; 4] = ["", "NoSchedule", "PreferNoSchedule", "NoExecute"];
     let part = |key: &str| value.get(key).map(text).unwrap_or_default();
+    // Of a text in a file CF001 tells.
+    if !value.is_object() {
+        return None;
+    }
     if_not(label::is_key(part("key")), KEY)
         .or_else(|| if_not(label::is_value(part("value")), VALUE))
         .or_else(|| {

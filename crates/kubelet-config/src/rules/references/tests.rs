@@ -137,6 +137,40 @@ fn a_default_as_a_shell_has_it_and_the_colon_are_named() {
 }
 
 #[test]
+fn a_command_as_a_shell_has_it_is_one_mistake() {
+    for (words, severity) in [
+        ("--node-ip=$(hostname -I | cut -d ' ' -f1) --v=2", Severity::Fatal),
+        ("--node-ip=`cat /etc/node-ip`", Severity::Fatal),
+        ("--node-ip=$(hostname)", Severity::Error),
+    ] {
+        let file = "/etc/default/kubelet";
+        let tree = kubeadm().file(file, format!("KUBELET_EXTRA_ARGS={words}\n"));
+        let found = findings_with(&tree, Inputs::default());
+        let own = found.iter().filter(|one| one.severity >= Severity::Error && one.caused_by.is_none());
+        let own: Vec<_> = own.map(|one| (one.rule, one.severity, one.at.file_line())).collect();
+        assert_eq!(own, [("SD006", severity, format!("{file}:1"))], "{words}: {found:?}");
+    }
+}
+
+#[test]
+fn what_a_misspelt_flag_would_have_set_is_not_judged() {
+    for (variable, flag) in [
+        ("KUBELET_CONFIG_ARGS", "--confg=/var/lib/kubelet/config.yaml"),
+        ("KUBELET_CONFIG_ARGS", "-config=/var/lib/kubelet/config.yaml"),
+        ("KUBELET_CONFIG_ARGS", "—config=/var/lib/kubelet/config.yaml"),
+        ("KUBELET_CONFIG_ARGS", "'--config /var/lib/kubelet/config.yaml'"),
+        ("KUBELET_KUBECONFIG_ARGS", "--kubeconfg=/etc/kubernetes/kubelet.conf"),
+    ] {
+        let text = format!("[Service]\nEnvironment=\"{variable}={flag}\"\n");
+        let tree = kubeadm().file("/etc/systemd/system/kubelet.service.d/20-own.conf", text);
+        let found = findings_with(&tree, Inputs { version: "1.33.4".parse().ok(), ..Inputs::default() });
+        let judged = found.iter().filter(|one| one.rule.starts_with("AU") || one.rule == "CF007");
+        assert_eq!(judged.map(|one| one.rule).collect::<Vec<_>>(), [""; 0], "{flag}");
+        assert!(found.iter().any(|one| one.severity == Severity::Fatal), "{flag}");
+    }
+}
+
+#[test]
 fn kubeadms_variable_that_is_set_nowhere_is_named() {
     let file = "/var/lib/kubelet/kubeadm-flags.env";
     let tree = kubeadm().file(file, "KUBELET_EXTRA_ARGS=\"--v=4\"\n");
