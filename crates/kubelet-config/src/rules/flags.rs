@@ -88,9 +88,15 @@ fn in_no_release(snapshot: &Snapshot, used: &FlagUse) -> Finding {
             .with(at::delete(snapshot, used))
             .by_hand_if(!is_sure || used.value_in_next_word);
     };
-    Finding::new("FL001", severity, at, format!("{message}. Did you mean --{near}?"))
+    let finding = Finding::new("FL001", severity, at, format!("{message}. Did you mean --{near}?"));
+    Finding { lost_flags: meant(used, near), ..finding }
         .with(at::rename(snapshot, used, format!("--{near}")))
         .by_hand_if(!is_sure)
+}
+
+/// The flag that does not reach the kubelet because of a slip in its name.
+fn meant(used: &FlagUse, name: &str) -> Vec<String> {
+    vec![if used.value.is_empty() { format!("--{name}") } else { format!("--{name}={}", used.value) }]
 }
 
 fn too_new(snapshot: &Snapshot, used: &FlagUse, since: Minor) -> Finding {
@@ -117,7 +123,7 @@ fn not_a_long_flag(snapshot: &Snapshot, used: &FlagUse) -> Finding {
     if table::find(&bare.replace('_', "-")).is_none() {
         return finding.say_at(&at, format!("delete `{flag}`"));
     }
-    finding.with(at::rename(snapshot, used, format!("--{bare}")))
+    Finding { lost_flags: meant(used, bare), ..finding }.with(at::rename(snapshot, used, format!("--{bare}")))
 }
 
 /// The user's flags that are removed in some release, with that release.

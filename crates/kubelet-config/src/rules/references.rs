@@ -56,7 +56,10 @@ fn kubeadms_variable(snapshot: &Snapshot, exec: &Exec) -> Option<Finding> {
     let (_, used_at, _) = exec.references().into_iter().find(|(name, ..)| name == NAME)?;
     let file = snapshot.unit.env_files.iter().find(|file| file.path.ends_with("kubeadm-flags.env"))?;
     let other = file.assignments.iter().find(|one| holds_flags(&one.value))?;
-    let is_set = snapshot.unit.variables.contains_key(NAME) || file.assignments.iter().any(|one| one.name == NAME);
+    // Of a slip in the name SD002 tells by itself.
+    let is_set = nearest(&other.name, std::iter::once(NAME)).is_some()
+        || snapshot.unit.variables.contains_key(NAME)
+        || file.assignments.iter().any(|one| one.name == NAME);
     (!is_set).then_some(())?;
     let message = format!(
         "{NAME}, which `ExecStart=` uses, is set nowhere: this file, to which kubeadm writes it, sets {} instead",

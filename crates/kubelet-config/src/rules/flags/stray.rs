@@ -1,7 +1,7 @@
 //! SD016: words of the argument list that are no flags, and why they are none.
 
 use super::MAX_FINDINGS;
-use crate::kubelet::flags::PositionalArg;
+use crate::kubelet::flags::{PositionalArg, table};
 use crate::kubelet::systemd::Assignment;
 use crate::rules::encoding::{in_ascii, odd_character, plain};
 use crate::rules::lost::{self, Arrived, whole};
@@ -27,8 +27,11 @@ pub(in crate::rules) fn stray(snapshot: &Snapshot, report: &mut Report) {
     });
     for stray in strays.take(MAX_FINDINGS) {
         let (cause, step) = cause(snapshot, &arrived, stray);
-        let lost_flags =
-            flags_in(&plain(&stray.text).unwrap_or_else(|| stray.text.clone())).iter().map(whole).collect();
+        let mut text = plain(&stray.text).unwrap_or_else(|| stray.text.clone());
+        if text.split_once('=').is_some_and(|(name, _)| table::find(name).is_some()) {
+            text.insert_str(0, "--");
+        }
+        let lost_flags = flags_in(&text).iter().map(whole).collect();
         let word = shortened(&stray.text);
         let message = format!(
             "'{word}' is not a flag: the kubelet takes it for a command and exits with 'unknown command{}{word}'. {cause}",

@@ -2,7 +2,24 @@
 
 use super::uses;
 use crate::kubelet::flags::{FlagSpec, table};
+use crate::kubelet::systemd::EventKind;
+use crate::rules::lost::whole;
 use crate::rules::{Finding, FlagUse, Report, Severity, Snapshot, at, flags_in, shortened};
+
+/// A flag that begins within a value, where no space is: `a,--name=b`.
+fn joined(value: &str) -> Option<&str> {
+    let mut starts = value.match_indices("--").filter(|(start, _)| *start > 0);
+    starts.find_map(|(start, _)| {
+        let (name, _) = value[start + 2..].split_once('=')?;
+        table::find(name).map(|_| &value[start..])
+    })
+}
+
+/// Whether systemd has joined it to what a quote closes: SD014 tells.
+fn is_after_quote(snapshot: &Snapshot, text: &str) -> bool {
+    let mut events = snapshot.unit.events.iter();
+    events.any(|event| matches!(event.kind, EventKind::EnvTextAfterQuote) && event.text.starts_with(text))
+}
 
 pub(in crate::rules) fn bad_value(snapshot: &Snapshot, report: &mut Report) {
     let minor = snapshot.version.as_ref().map(|version| version.minor);
@@ -32,10 +49,21 @@ pub(in crate::rules) fn bad_value(snapshot: &Snapshot, report: &mut Report) {
                 used.written, flag.text
             );
             (Severity::Error, message, "delete the inner quotes".to_owned())
+        } else if let Some(next) =
+            joined(&used.value).filter(|next| !in_braces(snapshot, used) && !is_after_quote(snapshot, next))
+        {
+            let message = format!("{flag} takes all of '{value}' as its value: no space is before {}", shortened(next));
+            (Severity::Error, message, "write a space, and nothing else, between the two flags".to_owned())
         } else {
             continue;
         };
-        report.add(Finding::new("FL004", severity, at.clone(), message).say_at(&at, fix));
+        let spaced = flags_in(&used.value);
+        let joined = joined(&used.value).filter(|_| spaced.is_empty()).map(str::to_owned);
+        // What braces swallow SD006 names.
+        let lost = spaced.iter().map(whole).chain(joined).filter(|_| !in_braces(snapshot, used));
+        let lost_flags = lost.collect();
+        let finding = Finding::new("FL004", severity, at.clone(), message).say_at(&at, fix);
+        report.add(Finding { lost_flags, ..finding });
     }
     let last = snapshot.flags.lacks_value.as_ref();
     if let Some(used) = last.filter(|used| !at::is_built_in(snapshot, used.word)) {

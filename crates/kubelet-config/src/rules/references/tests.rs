@@ -171,6 +171,26 @@ fn what_a_misspelt_flag_would_have_set_is_not_judged() {
 }
 
 #[test]
+fn a_slip_at_a_flag_or_between_two_is_one_mistake() {
+    for (line, rule) in [
+        ("KUBELET_KUBEADM_ARGS=--cloud-providr=external", "FL001"),
+        ("KUBELET_KUBEADM_ARGS=-cloud-provider=external", "FL001"),
+        ("KUBELET_KUBEADM_ARGS=cloud-provider=external", "SD016"),
+        ("KUBELET_KUBEADM_ARGS=--v=2,--cloud-provider=external", "FL004"),
+        ("KUBELET_KUBEADM_ARGS=--root-dir=/x,--cloud-provider=external", "FL004"),
+        ("KUBELET_KUBEADM_ARGS=--node-ip=10.0.0.7;--cloud-provider=external", "FL004"),
+        ("KUBELET_KUBEADM_ARG=--cloud-provider=external", "SD002"),
+    ] {
+        let tree = kubeadm().file("/var/lib/kubelet/kubeadm-flags.env", format!("{line}\n"));
+        let inputs = Inputs { version: "1.33.4".parse().ok(), ..external() };
+        let found = findings_with(&tree, inputs);
+        let own = found.iter().filter(|one| one.severity >= Severity::Warning && one.caused_by.is_none());
+        let own: Vec<_> = own.filter(|one| !one.rule.starts_with("RS")).map(|one| one.rule).collect();
+        assert_eq!(own, [rule], "{line}");
+    }
+}
+
+#[test]
 fn kubeadms_variable_that_is_set_nowhere_is_named() {
     let file = "/var/lib/kubelet/kubeadm-flags.env";
     let tree = kubeadm().file(file, "KUBELET_EXTRA_ARGS=\"--v=4\"\n");
