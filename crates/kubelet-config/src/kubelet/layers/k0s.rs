@@ -9,6 +9,12 @@ use crate::kubelet::flags::table;
 use crate::kubelet::systemd::Arg;
 use crate::kubelet::text::chars;
 
+/// The option that hands flags on to the kubelet.
+const EXTRA_ARGS: &str = "--kubelet-extra-args";
+
+/// The most flags of the kubelet among k0s's own that are kept.
+const MAX_UNKNOWN: usize = 100;
+
 /// Derives the kubelet's words. `words` are those of the unit after k0s's program.
 pub(super) fn resolve_command(words: &[Arg]) -> KubeletCommand {
     let kubelet = KubeletCommand::new(Launcher::K0s);
@@ -35,22 +41,22 @@ pub(super) fn resolve_command(words: &[Arg]) -> KubeletCommand {
     let own = own.map(|text| Arg { built_in: true, ..Arg::new(text, command.at().clone()) });
     let labels = args::values(words, &["--labels"]).into_iter();
     let labels = labels.map(|word| Arg { text: format!("--node-labels={}", word.text), ..word });
-    let mut given = args::values(words, &["--kubelet-extra-args"]);
+    let mut given = args::values(words, &[EXTRA_ARGS]);
     let extra = given.pop();
     let flags = labels.chain(extra.iter().flat_map(split)).collect::<Vec<_>>();
     let replaced = given.iter().filter_map(|lost| replaced(lost, extra.as_ref()?, &flags)).collect();
     let args = own.chain(flags).collect();
-    // What comes after such an option is its value.
+    // The value of such an option may be a word of its own, and begins with two dashes, too.
     let takes_next = |word: &Arg| word.text.starts_with("--") && word.text.ends_with("-extra-args");
     let before = std::iter::once(None).chain(words.iter().map(Some));
     let options = words.iter().zip(before).filter(|(_, before)| !before.is_some_and(takes_next));
-    let unknown_options = options.filter_map(|(word, _)| unknown(word)).collect();
+    let unknown_options = options.filter_map(|(word, _)| unknown(word)).take(MAX_UNKNOWN).collect();
     KubeletCommand { args, replaced, unknown_options, settings: settings(), ..kubelet }
 }
 
 /// A flag of the kubelet among k0s's own, which has none of that name.
 fn unknown(word: &Arg) -> Option<UnknownOption> {
-    const BOTH_HAVE: [&str; 4] = ["config", "feature-gates", "help", "version"];
+    const BOTH_HAVE: [&str; 5] = ["cluster-dns", "config", "feature-gates", "help", "version"];
     let (name, value) = word.text.strip_prefix("--")?.split_once('=').unwrap_or((&word.text[2..], ""));
     let at = word.at();
     table::find(name).filter(|_| !BOTH_HAVE.contains(&name)).map(|_| UnknownOption {
