@@ -12,7 +12,9 @@ fn can_bootstrap(snapshot: &Snapshot) -> bool {
     matches!(
         &snapshot.machine.bootstrap_kubeconfig,
         FileState::Present(found)
-            if found.credential != ClientCredential::Nothing && found.missing_files.is_empty()
+            if found.credential != ClientCredential::Nothing
+                && found.missing_files.is_empty()
+                && (found.missing_authority.is_none() || snapshot.lifecycle == Lifecycle::BeforeFirstStart)
     )
 }
 
@@ -31,6 +33,26 @@ fn unusable(kubeconfig: &FileState<Kubeconfig>) -> Option<(Location, String)> {
     }
 }
 
+/// The CA file that a kubeconfig names and that is not there.
+fn missing_authority(kubeconfig: &FileState<Kubeconfig>) -> Option<(Location, String)> {
+    let FileState::Present(found) = kubeconfig else { return None };
+    let path = found.missing_authority.as_ref()?;
+    Some((found.at.clone(), format!("names the CA file {path}, which does not exist")))
+}
+
+/// An image may have a kubeconfig whose CA file is written at the first boot.
+fn without_authority(snapshot: &Snapshot) -> Option<Finding> {
+    let (at, names) = missing_authority(&snapshot.machine.kubeconfig)?;
+    (snapshot.lifecycle != Lifecycle::BeforeFirstStart).then_some(())?;
+    let message = format!(
+        "the kubeconfig {} {names}: the kubelet cannot check the certificate of the API server, and exits",
+        at.file
+    );
+    let fix =
+        format!("copy the CA certificate of the cluster to that file, or correct certificate-authority in {}", at.file);
+    Some(Finding::new("AU001", Severity::Fatal, at, message).say(fix))
+}
+
 pub(super) fn no_credentials(snapshot: &Snapshot, report: &mut Report) {
     const ID: &str = "AU001";
     // k3s and RKE2 fetch certificates and write the kubeconfig each time they start.
@@ -42,7 +64,7 @@ pub(super) fn no_credentials(snapshot: &Snapshot, report: &mut Report) {
         return;
     }
     let Some((at, reason)) = unusable(&machine.kubeconfig) else {
-        report.findings.extend(without_certificate(snapshot));
+        report.findings.extend(without_certificate(snapshot).or_else(|| without_authority(snapshot)));
         return;
     };
     if snapshot.lifecycle == Lifecycle::BeforeFirstStart
@@ -63,7 +85,8 @@ pub(super) fn no_credentials(snapshot: &Snapshot, report: &mut Report) {
         );
         return report.add(Finding::new(ID, Severity::Error, at, message).say(if is_kubeadm { JOIN } else { PROVIDE }));
     }
-    let bootstrap = unusable(&machine.bootstrap_kubeconfig);
+    let bootstrap = &machine.bootstrap_kubeconfig;
+    let bootstrap = unusable(bootstrap).or_else(|| missing_authority(bootstrap));
     let (at, message) = match bootstrap {
         // The bootstrap kubeconfig is the one to correct, if somebody wrote one.
         Some((file, why)) if !is_missing(&machine.bootstrap_kubeconfig) => {
@@ -95,7 +118,8 @@ pub(super) fn no_credentials(snapshot: &Snapshot, report: &mut Report) {
 fn without_certificate(snapshot: &Snapshot) -> Option<Finding> {
     const FLAG: &str = "--bootstrap-kubeconfig";
     let FileState::Present(found) = &snapshot.machine.kubeconfig else { return None };
-    let (file, why) = unusable(&snapshot.machine.bootstrap_kubeconfig)?;
+    let bootstrap = &snapshot.machine.bootstrap_kubeconfig;
+    let (file, why) = unusable(bootstrap).or_else(|| missing_authority(bootstrap))?;
     if !matches!(found.credential, ClientCredential::Token | ClientCredential::Exec) {
         return None;
     }

@@ -50,14 +50,17 @@ fn read(tree: &dyn Tree, path: &str, renewed: Option<PathBuf>) -> FileState<Kube
             parse(at, &String::from_utf8_lossy(bytes)).map_err(|error| (error.at, "is not valid YAML".to_owned()))?;
         let (cluster, server, user) = understand(&document).map_err(|reason| (at.clone(), reason))?;
         let mut found = follow(tree, at, server, user, renewed);
-        // The kubelet reads it as well.
         let authority = said(Some(cluster), "certificate-authority");
         let authority = authority.filter(|_| said(Some(cluster), "certificate-authority-data").is_none());
         let directory = Path::new(&*at.file).parent().unwrap_or(Path::new("/"));
-        let missing = authority.map(|path| directory.join(path)).filter(|path| !tree.exists(path));
-        found.missing_files.extend(missing.map(|path| path.to_string_lossy().into_owned()));
+        let missing = authority.map(|path| directory.join(path)).filter(|path| is_missing(tree, path));
+        found.missing_authority = missing.map(|path| path.to_string_lossy().into_owned());
         Ok(found)
     })
+}
+
+fn is_missing(tree: &dyn Tree, path: &Path) -> bool {
+    tree.stat(path).is_err_and(|error| error.is_not_found())
 }
 
 /// The cluster with its server, and the user, of the current context.
@@ -113,7 +116,6 @@ fn follow(tree: &dyn Tree, at: &Location, server: String, user: Option<&Node>, r
     let paths = [certificate.clone(), own("client-key"), path("tokenFile")].into_iter().flatten();
     let mut files: Vec<String> = paths.map(|path| path.to_string_lossy().into_owned()).collect();
     files.dedup();
-    let is_missing = |file: &&String| tree.stat(Path::new(file)).is_err_and(|error| error.is_not_found());
     let has_own = data.is_some() || certificate.is_some();
     let read = match (data, certificate) {
         (Some(data), _) => Some(of_data(at, data).map_err(|problem| format!("{at} {problem}"))),
@@ -126,7 +128,8 @@ fn follow(tree: &dyn Tree, at: &Location, server: String, user: Option<&Node>, r
         renewed: renewed.filter(|_| has_own).and_then(|file| current(tree, &file)),
         certificate_problem: read.as_ref().and_then(|read| read.as_ref().err().cloned()),
         certificate: read.and_then(Result::ok),
-        missing_files: files.iter().filter(is_missing).cloned().collect(),
+        missing_files: files.iter().filter(|file| is_missing(tree, Path::new(file))).cloned().collect(),
+        missing_authority: None,
         files,
     }
 }

@@ -138,6 +138,8 @@ pub struct Kubeconfig {
     pub files: Vec<String>,
     /// Those of them that are not there.
     pub(crate) missing_files: Vec<String>,
+    /// The file of the cluster's CA that it names, if that is not there.
+    pub(crate) missing_authority: Option<String>,
 }
 
 /// A file that the kubelet needs, read or not.

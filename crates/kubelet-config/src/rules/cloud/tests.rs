@@ -291,6 +291,7 @@ fn kubeconfig(name: Option<&str>) -> FileState<Kubeconfig> {
         certificate_problem: None,
         files: Vec::new(),
         missing_files: Vec::new(),
+        missing_authority: None,
     })
 }
 

@@ -30,6 +30,7 @@ fn kubeconfig(path: &str, credential: ClientCredential) -> FileState<Kubeconfig>
         certificate_problem: None,
         files: Vec::new(),
         missing_files: Vec::new(),
+        missing_authority: None,
     })
 }
 
@@ -134,6 +135,29 @@ fn a_kubelet_without_any_credentials_exits() {
         snapshot.lifecycle = Lifecycle::BeforeFirstStart;
     });
     assert!(other[0].contains("is a KubeletConfiguration, not a kubeconfig"), "{other:?}");
+}
+
+#[test]
+fn a_kubeconfig_without_its_ca_file_is_no_kubeconfig_without_credentials() {
+    let text = String::from_utf8(kubeadm().read_bounded(Path::new(KUBECONFIG), 1 << 20).unwrap()).unwrap();
+    let tree = kubeadm().file(KUBECONFIG, text.replace("{server:", "{certificate-authority: pki/ca.crt, server:"));
+    let said = found(&tree, Inputs::default(), "AU001");
+    assert!(said[0].contains("names the CA file /etc/kubernetes/pki/ca.crt, which does not exist"), "{said:?}");
+    assert!(said[0].starts_with("fatal") && !said[0].contains("no credentials"), "{said:?}");
+    // An image has the kubeconfig, and gets the CA file when it boots.
+    let before = Inputs { lifecycle: Lifecycle::BeforeFirstStart, ..Inputs::default() };
+    assert!(found(&tree, before, "AU001").is_empty());
+    let there = tree.file("/etc/kubernetes/pki/ca.crt", "x");
+    assert!(found(&there, Inputs::default(), "AU001").is_empty());
+    let bootstrap = judged("AU001", |snapshot| {
+        lose_kubeconfig(snapshot);
+        let mut given = kubeconfig(BOOTSTRAP, ClientCredential::Token);
+        if let FileState::Present(found) = &mut given {
+            found.missing_authority = Some("/ca.crt".to_owned());
+        }
+        snapshot.machine.bootstrap_kubeconfig = given;
+    });
+    assert!(bootstrap[0].contains("names the CA file /ca.crt"), "{bootstrap:?}");
 }
 
 #[test]
