@@ -1,6 +1,6 @@
 //! KN: swap, kernel settings.
 
-use super::{Finding, Lifecycle, Located, Location, Report, Severity, Snapshot, settings};
+use super::{Finding, Lifecycle, Located, Location, Report, Severity, Snapshot, at, settings};
 
 pub(super) fn swap_on(snapshot: &Snapshot, report: &mut Report) {
     let Some(swaps) = &snapshot.machine.kernel.swaps else {
@@ -148,15 +148,25 @@ pub(super) fn protect_kernel_defaults(snapshot: &Snapshot, report: &mut Report) 
         list.join(", ")
     );
     let values: Vec<(&str, &str)> = wrong.iter().map(|(name, wanted, _)| (*name, *wanted)).collect();
-    let persisted = persist(&values);
-    let or = if snapshot.command.launcher.rancher_name().is_some() {
-        "delete the line"
-    } else {
-        "set protectKernelDefaults: false"
-    };
-    let fix = format!("before {unit} starts, {persisted}. Or {or} at {from}");
+    let fix = format!("before {unit} starts, {}{}", persist(&values), unprotect(snapshot, &from));
     let finding = Finding::new("KN004", Severity::Fatal, first.at.clone(), message).say(fix);
     report.add(finding.step(from, "protectKernelDefaults is true here"));
+}
+
+/// How else the kubelet starts: without the setting.
+fn unprotect(snapshot: &Snapshot, from: &Location) -> String {
+    const FLAG: &str = "protect-kernel-defaults";
+    // RKE2 sets it with a profile, which is for more than that.
+    if snapshot.flags.last(FLAG).is_some_and(|used| at::is_built_in(snapshot, used.word)) {
+        return String::new();
+    }
+    if snapshot.command.launcher.rancher_name().is_some() {
+        return format!(". Or take {FLAG} out of {from}");
+    }
+    match settings::name(snapshot, "protectKernelDefaults", "protectKernelDefaults") {
+        flag if flag.starts_with("--") => format!(". Or write {flag}=false at {from}"),
+        field => format!(". Or set {field}: false at {from}"),
+    }
 }
 
 #[cfg(test)]

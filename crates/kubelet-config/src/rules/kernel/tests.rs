@@ -4,7 +4,7 @@ use crate::kubelet::layers::Launcher;
 use crate::kubelet::location::Location;
 use crate::kubelet::resolve::Inputs;
 use crate::kubelet::tree::MemoryTree;
-use crate::rules::tests::support::{kubeadm, says, with_settings};
+use crate::rules::tests::support::{findings_with, kubeadm, says, with_settings};
 
 const HEADING: &str = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n";
 const DEFAULT: From = From::Default { legacy: false };
@@ -132,4 +132,28 @@ fn protected_kernel_defaults_name_every_wrong_value_once() {
     assert!(protected(&wrong, false).is_empty());
     assert!(protected(&host(["1", "0", "10", "1", "1000000", "25000000"]), true).is_empty());
     assert_eq!(protected(&kubeadm(), true), ["not checked: /proc/sys of the host"]);
+}
+
+#[test]
+fn the_setting_is_taken_back_where_it_is_written() {
+    let fix = |tree: MemoryTree| {
+        let findings = findings_with(&tree.file("/proc/sys/vm/overcommit_memory", "0\n"), Inputs::default());
+        findings.into_iter().find(|one| one.rule == "KN004").unwrap().fix.unwrap()
+    };
+    let flag = fix(kubeadm().file("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--protect-kernel-defaults\n"));
+    assert!(flag.ends_with("Or write --protect-kernel-defaults=false at /etc/default/kubelet:1"), "{flag}");
+    let rke2 = |words: &str, config: &str| {
+        MemoryTree::new()
+            .file(
+                "/usr/local/lib/systemd/system/rke2-agent.service",
+                format!("[Service]\nExecStart=/usr/local/bin/rke2 agent {words}\n"),
+            )
+            .file("/etc/rancher/rke2/config.yaml", config)
+    };
+    let option = fix(rke2("--protect-kernel-defaults", "server: https://a:9345\n"));
+    assert!(option.contains("Or take protect-kernel-defaults out of /usr/local"), "{option}");
+    let item = fix(rke2("", "kubelet-arg: [protect-kernel-defaults=true, v=2]\nprofile: cis\n"));
+    assert!(item.contains("Or take protect-kernel-defaults out of /etc/rancher"), "{item}");
+    let profile = fix(rke2("", "server: https://a:9345\nprofile: cis\n"));
+    assert!(profile.contains("sysctl --system") && !profile.contains("Or "), "{profile}");
 }

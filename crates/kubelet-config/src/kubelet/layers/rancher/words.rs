@@ -111,8 +111,9 @@ fn from_options(options: &Options) -> BTreeMap<&'static str, Arg> {
     let same = SAME_NAME.into_iter().filter_map(|option| Some((option, given(option)?.clone())));
     // RKE2 sets it with a profile of the CIS benchmark.
     let profile = options.last("profile").filter(|word| word.text.starts_with("cis"));
-    let switch = options.last(SWITCH).filter(|_| options.is_set(SWITCH)).or(profile);
-    let switch = switch.map(|word| (SWITCH, user(word, "true")));
+    let by_profile = profile.map(|word| Arg { built_in: true, ..user(word, "true") });
+    let given_switch = options.last(SWITCH).filter(|_| options.is_set(SWITCH)).map(|word| user(word, "true"));
+    let switch = given_switch.or(by_profile).map(|word| (SWITCH, word));
     joined.chain(same).chain(switch).collect()
 }
 
