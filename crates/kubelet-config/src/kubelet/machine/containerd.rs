@@ -49,17 +49,30 @@ pub(super) fn read(tree: &dyn Tree, main: &Path, version: Option<&str>, installe
     }
     let directory = |sections: &[Section<'_>]| string(sections, &["cni", "conf_dir"]);
     runtime.cni_conf_dir = directory(&old).filter(|of_old| directory(&new).as_ref() == Some(of_old));
-    runtime.cri_disabled = files.iter().find_map(|file| disabled(file, major)).or_else(|| {
-        // Of containerd 1 the key is an error of the plugin, of containerd 2 it is no key.
-        let said = old.iter().find_map(|(file, cri)| file.bool(cri, &["systemd_cgroup"]));
-        let said = said.filter(|said| said.value && major == Some(1))?;
-        Some(Located { value: "systemd_cgroup", at: said.at })
-    });
+    let is_checked = version.is_some_and(checks_systemd_cgroup);
+    let old_switch = || old_switch(&old).filter(|_| is_checked);
+    runtime.cri_disabled = files.iter().find_map(|file| disabled(file, major)).or_else(old_switch);
     runtime.socket = files.iter().rev().find_map(|file| {
         let new = file.string(file.table(), &["plugins", "io.containerd.server.v1.grpc", "address"]);
         new.or_else(|| file.string(file.table(), &["grpc", "address"]))
     });
     runtime
+}
+
+/// Whether `systemd_cgroup` may be an error: to containerd 2 it is no key, and before 1.3 every runtime takes it.
+fn checks_systemd_cgroup(version: &str) -> bool {
+    let minor = version.split('.').nth(1).and_then(|minor| minor.parse::<u32>().ok());
+    major(version) == Some(1) && minor.is_some_and(|minor| minor >= 3)
+}
+
+/// The plugin's `systemd_cgroup`, which only the runtime of containerd 1.0 takes.
+fn old_switch(sections: &[Section<'_>]) -> Option<Located<&'static str>> {
+    let default = default_runtime(sections);
+    let kind = string(sections, &["containerd", "default_runtime", "runtime_type"]);
+    let kind = kind.or_else(|| string(sections, &["containerd", "runtimes", &default, "runtime_type"]));
+    let said = sections.iter().find_map(|(file, cri)| file.bool(cri, &["systemd_cgroup"]))?;
+    let is_taken = !said.value || kind.is_some_and(|kind| kind.value == "io.containerd.runtime.v1.linux");
+    (!is_taken).then_some(Located { value: "systemd_cgroup", at: said.at })
 }
 
 /// `2` of `2.1.4`.

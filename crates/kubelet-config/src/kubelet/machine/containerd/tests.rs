@@ -129,4 +129,11 @@ fn an_old_switch_of_the_plugin_keeps_it_from_starting() {
     assert_eq!(spoilt(text, "1.6.33"), Some(3));
     assert_eq!(spoilt(text, "2.1.0"), None, "containerd 2 has no such key");
     assert_eq!(spoilt(&text.replace("true", "false"), "1.6.33"), None);
+    assert_eq!(spoilt(text, "1.2.13"), None, "it is not checked yet");
+    for table in ["runtimes.runc", "default_runtime"] {
+        let table = format!("[plugins.\"io.containerd.grpc.v1.cri\".containerd.{table}]\n");
+        let with = |kind: &str| format!("{text}{table}runtime_type = \"{kind}\"\n");
+        assert_eq!(spoilt(&with("io.containerd.runtime.v1.linux"), "1.6.33"), None);
+        assert_eq!(spoilt(&with("io.containerd.runc.v2"), "1.6.33"), Some(3));
+    }
 }
