@@ -24,17 +24,26 @@ fn is_in_the_table(version: &Version) -> bool {
     RELEASES.contains(&version.minor) && version.is_of_kubernetes()
 }
 
+/// Whether the kubelet exits with this flag; of an unknown release, whether those that are supported do.
+pub(super) fn is_refused(snapshot: &Snapshot, flag: &FlagText<'_>) -> bool {
+    let version = snapshot.version.as_ref();
+    let minor = version.map_or(OLDEST_SUPPORTED, |version| version.minor);
+    match table::find(&flag.name) {
+        Some(spec) => !spec.known_in(minor) || !spec.value.takes(flag.value.or(flag.next).unwrap_or("true")),
+        None => version.is_none_or(is_in_the_table),
+    }
+}
+
 /// What a remedy that brings lost flags back must leave out: those with which this kubelet exits.
 pub(super) fn exception(snapshot: &Snapshot, lost: &[String]) -> Option<String> {
-    let minor = snapshot.version.as_ref().map_or(OLDEST_SUPPORTED, |version| version.minor);
-    let is_refused = |flag: &FlagText<'_>| match table::find(&flag.name) {
-        Some(spec) => !spec.known_in(minor) || flag.value.or(flag.next).is_some_and(|value| !spec.value.takes(value)),
-        None => snapshot.version.as_ref().is_some_and(is_in_the_table),
-    };
+    let is_refused = |flag: &FlagText<'_>| is_refused(snapshot, flag);
     let refused = lost.iter().filter(|flag| flags_in(flag).first().is_some_and(is_refused));
     let refused: Vec<String> = refused.map(|flag| format!("`{}`", shortened(flag))).collect();
-    let kubelet = snapshot.version.as_ref().map_or("the kubelet".to_owned(), |version| format!("kubelet {version}"));
-    (!refused.is_empty()).then(|| format!(". Leave out {}, with which {kubelet} exits", refused.join(" and ")))
+    let exits = match &snapshot.version {
+        Some(version) => format!("kubelet {version} exits"),
+        None => format!("kubelets from {OLDEST_SUPPORTED} exit"),
+    };
+    (!refused.is_empty()).then(|| format!(". Leave out {}, with which {exits}", refused.join(" and ")))
 }
 
 /// How many findings of a rule are worth having: the kubelet exits at the first of them.

@@ -2,7 +2,7 @@
 
 use super::are_written_by_distribution;
 use crate::kubelet::config::document::{Entry, Node, Value};
-use crate::kubelet::flags::table;
+use crate::rules::flags::is_refused;
 use crate::rules::{Location, Report, Snapshot, Step, cloud, flags_in, settings};
 
 /// Takes back the edits of files that something else writes, and those that would change or delete more than the
@@ -13,21 +13,13 @@ pub(in crate::rules) fn withhold(snapshot: &Snapshot, report: &mut Report) {
     for finding in &mut report.findings {
         finding.remedy.by_hand |= is_openshift || finding.remedy.edits().any(|step| is_withheld(snapshot, step));
         let is_written = |flag: &str| finding.remedy.edits().any(|step| step.writes(flag));
-        let bad = finding.lost_flags.iter().find(|flag| is_written(flag) && is_refused(snapshot, flag));
+        let is_refused = |text: &str| flags_in(text).iter().any(|flag| is_refused(snapshot, flag));
+        let bad = finding.lost_flags.iter().find(|flag| is_written(flag) && is_refused(flag));
         if let Some(bad) = bad {
             finding.remedy.steps.push(Step::say(format!("First correct {bad}, which the kubelet does not take")));
             finding.remedy.by_hand = true;
         }
     }
-}
-
-/// Whether the kubelet exits with a flag that an edit would bring it.
-fn is_refused(snapshot: &Snapshot, text: &str) -> bool {
-    let minor = snapshot.version.as_ref().map(|version| version.minor);
-    flags_in(text).into_iter().any(|flag| {
-        let spec = table::find(&flag.name).filter(|spec| minor.is_none_or(|minor| spec.known_in(minor)));
-        spec.is_none_or(|spec| !spec.value.takes(flag.value.or(flag.next).unwrap_or("true")))
-    })
 }
 
 fn is_withheld(snapshot: &Snapshot, step: &Step) -> bool {

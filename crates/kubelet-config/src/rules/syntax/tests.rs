@@ -163,5 +163,8 @@ fn what_is_said_to_bring_a_line_back_leaves_out_what_the_kubelet_refuses() {
     assert!(removed.ends_with(". Leave out `--network-plugin=cni`, with which kubelet 1.36.3 exits"), "{removed}");
     assert!(fix("--max-pods=many", "1.36.3").contains("Leave out `--max-pods=many`"), "a value that it does not take");
     assert!(fix("--max-pod=5", "1.36.3").contains("Leave out `--max-pod=5`"), "a flag that no release has");
-    assert!(fix("--network-plugin=cni", "").contains("with which the kubelet exits"), "no release that is supported");
+    assert!(
+        fix("--network-plugin=cni", "").contains("with which kubelets from 1.34 exit"),
+        "no release that is supported"
+    );
 }
