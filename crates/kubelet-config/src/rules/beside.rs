@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use super::{Finding, Lifecycle, Report, Severity, Snapshot, settings, shortened};
 use crate::kubelet::flags::{ValueKind, duration_nanos};
-use crate::kubelet::machine::FileState;
+use crate::kubelet::machine::{FileState, Problem};
 use crate::kubelet::version::Minor;
 
 pub(super) fn file_missing(snapshot: &Snapshot, report: &mut Report) {
@@ -32,12 +32,7 @@ pub(super) fn file_missing(snapshot: &Snapshot, report: &mut Report) {
         let finding = Finding::new("CF009", Severity::Fatal, at.clone(), message);
         report.add(finding.say_at(&at, "put the file there, or correct its path"));
     }
-    for problem in &machine.beside.credential_providers {
-        let message = format!("the kubelet cannot use the image credential providers and exits: {}", problem.value);
-        report.add(
-            Finding::new("CF009", Severity::Fatal, problem.at.clone(), message).say_at(&problem.at, "correct what is"),
-        );
-    }
+    report.findings.extend(snapshot.machine.beside.credential_providers.iter().map(|one| provider(snapshot, one)));
     let [bin, config] = ["bin-dir", "config"].map(|end| format!("--image-credential-provider-{end}"));
     let [cert, key] = ["tlsCertFile", "tlsPrivateKeyFile"];
     for (given, other, counts) in
@@ -50,6 +45,20 @@ pub(super) fn file_missing(snapshot: &Snapshot, report: &mut Report) {
             report.add(finding.say_at(&at, format!("add {other} as well")));
         }
     }
+}
+
+/// What is wrong with the configuration of image credential providers.
+fn provider(snapshot: &Snapshot, problem: &Problem) -> Finding {
+    let Problem { at, reason, is_unknown_field } = problem;
+    let is_strict = snapshot.version.as_ref().is_some_and(|version| version.minor >= Minor(32));
+    let finding = if *is_unknown_field && !is_strict {
+        let message = format!("the kubelet skips a part of the configuration of image credential providers: {reason}");
+        Finding::new("CF009", Severity::Warning, at.clone(), message).and("From 1.32 on it exits instead")
+    } else {
+        let message = format!("the kubelet cannot use the image credential providers and exits: {reason}");
+        Finding::new("CF009", Severity::Fatal, at.clone(), message)
+    };
+    finding.say_at(at, "correct what is")
 }
 
 pub(super) fn static_pods(snapshot: &Snapshot, report: &mut Report) {
@@ -91,7 +100,10 @@ fn idle_pods(snapshot: &Snapshot, report: &mut Report) {
     let message =
         format!("{is}: the kubelet does not run the pod {} of {}, or any other there", first.value, first.at.file);
     let directory = first.at.file.rsplit_once('/').map_or("/", |(directory, _)| directory);
-    let fix = format!("write `{FIELD}: {directory}`");
+    let fix = match settings::name(snapshot, FIELD, FIELD) {
+        flag if flag.starts_with("--") => format!("write `{flag}={directory}`"),
+        field => format!("write `{field}: {directory}`"),
+    };
     report.add(Finding::new("CP006", Severity::Error, at.clone(), message).say_at(&at, fix));
 }
 
@@ -126,12 +138,16 @@ pub(super) fn inhibit_delay(snapshot: &Snapshot, report: &mut Report) {
     report.add(finding.step(counts.at.clone(), format!("InhibitDelayMaxSec={}", counts.value)));
 }
 
+/// The most entries of `clusterDNS` that are named.
+const MAX_ADDRESSES: usize = 16;
+
 pub(super) fn cluster_dns(snapshot: &Snapshot, report: &mut Report) {
     const FIELD: &str = "clusterDNS";
     let is_alone = snapshot.settings.text("--kubeconfig").is_none();
     let has_file = settings::config_file(snapshot).is_some();
     let at = settings::place(snapshot, FIELD);
-    for address in snapshot.settings.list(FIELD).into_iter().filter(|address| !ValueKind::Ip.takes(address)) {
+    let wrong = snapshot.settings.list(FIELD).into_iter().filter(|address| !ValueKind::Ip.takes(address));
+    for address in wrong.take(MAX_ADDRESSES) {
         let message =
             format!("clusterDNS has '{}', which is no IP address: the kubelet passes it over", shortened(address));
         let finding = Finding::new("NW004", Severity::Warning, at.clone(), message);

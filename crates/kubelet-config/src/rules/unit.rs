@@ -73,8 +73,12 @@ pub(super) fn missing_or_masked(snapshot: &Snapshot, report: &mut Report) {
     }
     for absent in &snapshot.machine.beside.absent {
         let ((key, path), at) = (&absent.value, &absent.at);
-        let message = format!("{key}= names {path}, which does not exist: systemd cannot start {}", unit.name);
-        let finding = Finding::new("SD019", Severity::Fatal, at.clone(), message);
+        // What sets the node up may still install it.
+        let is_before = snapshot.lifecycle == Lifecycle::BeforeFirstStart;
+        let severity = if is_before { Severity::Info } else { Severity::Fatal };
+        let without = if is_before { "without it " } else { "" };
+        let message = format!("{key}= names {path}, which does not exist: {without}systemd cannot start {}", unit.name);
+        let finding = Finding::new("SD019", severity, at.clone(), message);
         let or = if path.starts_with('/') { "correct the path" } else { "delete its name" };
         report.add(finding.say_at(at, format!("install {path}, or {or}")));
     }

@@ -1,15 +1,15 @@
 //! Files other than the kubelet's own: those that its settings name, the state of its managers, static pods, logind's drop-ins.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use jiff::SignedDuration;
 
-use super::credential_provider;
+use super::credential_provider::{self, Problem};
 use crate::kubelet::config::document::{Node, parse};
 use crate::kubelet::effective::Settings;
 use crate::kubelet::location::{Located, Location};
-use crate::kubelet::systemd::{LoadState, Manager, Unit, resolve_unit, system_conf};
+use crate::kubelet::systemd::{LoadState, Manager, Unit, is_directory_list, resolve_unit, system_conf};
 use crate::kubelet::text::{self, numbered, word};
 use crate::kubelet::tree::{Kind, Tree};
 
@@ -25,7 +25,7 @@ pub(crate) struct Beside {
     /// The files of kubeadm's own directory of static pods, where `staticPodPath` is not that one and has no pod.
     pub(crate) idle_pods: Vec<Located<String>>,
     /// What is wrong with the configuration of image credential providers.
-    pub(crate) credential_providers: Vec<Located<String>>,
+    pub(crate) credential_providers: Vec<Problem>,
     /// What the unit names and is not there, each with its setting.
     pub(crate) absent: Vec<Located<(&'static str, String)>>,
     /// logind's `InhibitDelayMaxSec=` in the order in which its files are merged, in seconds.
@@ -48,13 +48,15 @@ const MANIFESTS: &str = "/etc/kubernetes/manifests";
 fn absent(tree: &dyn Tree, unit: &Unit) -> Vec<Located<(&'static str, String)>> {
     const PROGRAMS: [&str; 4] = ["kubelet", "k3s", "rke2", "k0s"];
     let setting = |key: &str| unit.settings.get(&("Service".to_owned(), key.to_owned()));
-    // These change what the paths count from, or make the directory.
-    if ["RootDirectory", "RootImage", "StateDirectory"].into_iter().any(|key| setting(key).is_some()) {
-        return Vec::new();
+    // The paths then count from another directory.
+    if ["RootDirectory", "RootImage"].into_iter().any(|key| setting(key).is_some()) {
+        return absent_units(tree, unit);
     }
+    // systemd makes the directories of these settings.
+    let is_made = unit.settings.keys().any(|(section, key)| section == "Service" && is_directory_list(key));
     let program = unit.exec.as_ref().map(|exec| (&exec.program, &exec.at));
     let program = program.filter(|(path, _)| path.rsplit('/').next().is_some_and(|name| PROGRAMS.contains(&name)));
-    let directory = setting("WorkingDirectory").map(|directory| (&directory.value, &directory.at));
+    let directory = setting("WorkingDirectory").filter(|_| !is_made).map(|directory| (&directory.value, &directory.at));
     let named = [("ExecStart", program), ("WorkingDirectory", directory)].into_iter();
     let is_missing = |path: &str| {
         let path = Path::new(path);
@@ -66,13 +68,17 @@ fn absent(tree: &dyn Tree, unit: &Unit) -> Vec<Located<(&'static str, String)>> 
     missing.chain(absent_units(tree, unit)).collect()
 }
 
+/// How many services of a list are looked for.
+const MAX_UNITS: usize = 16;
+
 /// Services that the unit requires. A tree without systemd's own units does not hold all of them.
 fn absent_units(tree: &dyn Tree, unit: &Unit) -> Vec<Located<(&'static str, String)>> {
     let mut absent = Vec::new();
     let is_whole = tree.exists(Path::new("/usr/lib/systemd/system/multi-user.target"));
     for key in ["Requires", "BindsTo"].into_iter().filter(|_| is_whole) {
         let Some(required) = unit.settings.get(&("Unit".to_owned(), key.to_owned())) else { continue };
-        for name in required.value.split_whitespace().filter(|name| name.ends_with(".service")) {
+        let names = required.value.split_whitespace().filter(|name| name.ends_with(".service"));
+        for name in names.collect::<BTreeSet<_>>().into_iter().take(MAX_UNITS) {
             // A generator makes units of scripts in this directory.
             let script = Path::new("/etc/init.d").join(name.trim_end_matches(".service"));
             if resolve_unit(tree, name, &Manager::default()).load == LoadState::NotFound && !tree.exists(&script) {

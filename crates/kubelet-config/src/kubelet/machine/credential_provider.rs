@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::kubelet::config::document::{Entry, Node, parse};
 use crate::kubelet::effective::Settings;
 use crate::kubelet::flags::duration_nanos;
-use crate::kubelet::location::{Located, Location};
+use crate::kubelet::location::Location;
 use crate::kubelet::text::{self, nearest, shortened};
 use crate::kubelet::tree::Tree;
 
@@ -20,13 +20,22 @@ const FIELDS: [&str; 3] = ["apiVersion", "kind", "providers"];
 const PROVIDER_FIELDS: [&str; 7] =
     ["apiVersion", "args", "defaultCacheDuration", "env", "matchImages", "name", "tokenAttributes"];
 
+/// Something that is wrong with the file.
+#[derive(Debug, Clone)]
+pub(crate) struct Problem {
+    pub(crate) at: Location,
+    pub(crate) reason: String,
+    /// Whether it is a field that does not exist: the kubelet exits because of it since 1.32, and skips it before.
+    pub(crate) is_unknown_field: bool,
+}
+
 /// What is wrong, each with its place; nothing where the file cannot be seen.
-pub(super) fn problems(tree: &dyn Tree, settings: &Settings) -> Vec<Located<String>> {
+pub(super) fn problems(tree: &dyn Tree, settings: &Settings) -> Vec<Problem> {
     let flag = |end| settings.text(&format!("--image-credential-provider-{end}"));
     let (Some(path), Some(programs)) = (flag("config"), flag("bin-dir")) else { return Vec::new() };
     let Some(text) = text::small(tree, path) else { return Vec::new() };
     let at = Location::file(path);
-    let problem = |at: &Location, value: String| Located { value, at: at.clone() };
+    let problem = |at: &Location, reason: String| Problem { at: at.clone(), reason, is_unknown_field: false };
     let document = match parse(&at, &text) {
         Ok(document) => document,
         Err(error) => return vec![problem(&error.at, error.reason)],
@@ -43,9 +52,8 @@ pub(super) fn problems(tree: &dyn Tree, settings: &Settings) -> Vec<Located<Stri
     let mut names = BTreeSet::new();
     for provider in providers {
         let name = provider.get("name").and_then(Node::text).unwrap_or_default();
-        let misspelt = unknown(provider.entries(), &PROVIDER_FIELDS);
+        found.extend(unknown(provider.entries(), &PROVIDER_FIELDS));
         let why = match wrong(provider, &name) {
-            _ if !misspelt.is_empty() => None,
             None if !names.insert(name.clone()) => Some("its name is given twice".to_owned()),
             None => {
                 let program = Path::new(programs).join(&name);
@@ -55,19 +63,19 @@ pub(super) fn problems(tree: &dyn Tree, settings: &Settings) -> Vec<Located<Stri
             }
             why => why,
         };
-        found.extend(misspelt);
         found.extend(why.map(|why| problem(&provider.at, format!("the provider {}: {why}", shortened(&name)))));
     }
     found
 }
 
-/// Fields that do not exist: the file is read strictly since 1.32, and what they were meant to set is missing before.
-fn unknown(entries: &[Entry], known: &[&'static str]) -> Vec<Located<String>> {
+/// Fields that do not exist.
+fn unknown(entries: &[Entry], known: &[&'static str]) -> Vec<Problem> {
     let unknown = entries.iter().filter(|entry| !known.contains(&entry.key.as_str()));
     let located = unknown.map(|entry| {
         let meant = nearest(&entry.key, known.iter().copied());
         let meant = meant.map(|meant| format!(". Did you mean {meant}?")).unwrap_or_default();
-        Located { value: format!("there is no field {}{meant}", shortened(&entry.key)), at: entry.at.clone() }
+        let reason = format!("there is no field {}{meant}", shortened(&entry.key));
+        Problem { at: entry.at.clone(), reason, is_unknown_field: true }
     });
     located.collect()
 }

@@ -28,6 +28,7 @@ use super::tree::Tree;
 use super::version::Version;
 
 pub(crate) use beside::Beside;
+pub(crate) use credential_provider::Problem;
 pub use credentials::of_running;
 pub use identity::{hostname, kubelet_version};
 pub use packages::Packages;

@@ -26,7 +26,7 @@ const PATH_MERGED: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin";
 const PATH_SPLIT: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Whether it is a list of directories, which adds up and which an empty assignment resets.
-pub(super) fn is_directory_list(key: &str) -> bool {
+pub(in crate::kubelet) fn is_directory_list(key: &str) -> bool {
     DIRECTORIES.iter().any(|(setting, ..)| *setting == key)
 }
 

@@ -26,7 +26,7 @@ pub(crate) use paths::SEARCH_PATH;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-pub(super) use builtin::os_release;
+pub(super) use builtin::{is_directory_list, os_release};
 use events::Events;
 pub(crate) use events::{Event, EventKind, NotADropIn};
 pub(super) use glob::glob;

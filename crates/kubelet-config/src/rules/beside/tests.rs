@@ -1,7 +1,7 @@
 use crate::kubelet::resolve::Inputs;
 use crate::kubelet::snapshot::Lifecycle;
 use crate::kubelet::tree::MemoryTree;
-use crate::rules::tests::support::{found, kubeadm};
+use crate::rules::tests::support::{findings_with, found, kubeadm};
 
 const CONFIG: &str = "/var/lib/kubelet/config.yaml";
 const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncgroupDriver: systemd\nrotateCertificates: true\n";
@@ -114,10 +114,13 @@ fn the_api_server_is_not_asked_through_a_proxy() {
 fn a_configuration_of_credential_providers_that_the_kubelet_refuses() {
     const PATH: &str = "/etc/cp/config.yaml";
     let text = "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n- name: ecr\n  apiVersion: credentialprovider.kubelet.k8s.io/v1\n  matchImages: ['*.amazonaws.com']\n  defaultCacheDuration: 12h\n";
-    let judged = |text: &str| {
+    let judged_by = |text: &str, release: &str| {
         let flags = "KUBELET_EXTRA_ARGS=--image-credential-provider-config=/etc/cp/config.yaml --image-credential-provider-bin-dir=/etc/cp\n";
-        one(&kubeadm().file("/etc/default/kubelet", flags).file(PATH, text).file("/etc/cp/ecr", ""), "CF009")
+        let inputs = Inputs { version: release.parse().ok(), ..Inputs::default() };
+        let tree = kubeadm().file("/etc/default/kubelet", flags).file(PATH, text).file("/etc/cp/ecr", "");
+        found(&tree, inputs, "CF009").join("|")
     };
+    let judged = |text: &str| judged_by(text, "1.33.4");
     assert_eq!(judged(text), "");
     for (old, new, line, why) in [
         ("matchImages", "matchImage", 6, "there is no field matchImage. Did you mean matchImages?"),
@@ -140,6 +143,15 @@ fn a_configuration_of_credential_providers_that_the_kubelet_refuses() {
         assert!((is_at || why.is_empty()) && found.starts_with("fatal") && found.contains(why), "{new}: {found}");
     }
     assert!(judged(&format!("{text}{}", text.split_once("providers:\n").unwrap().1)).contains("given twice"));
+    // The file is read strictly since 1.32; what a slip was meant to set is missing before, too.
+    for release in ["1.31.2", ""] {
+        let more = judged_by(&text.replace("  default", "  extra: 1\n  default"), release);
+        assert!(more.starts_with(&format!("warning {PATH}:7: ")), "{release}: {more}");
+        assert!(more.contains("there is no field extra. From 1.32 on it exits instead"), "{more}");
+        let slip = judged_by(&text.replace("matchImages", "matchImage"), release);
+        assert!(slip.starts_with(&format!("fatal {PATH}:4: ")) && slip.contains("matchImages is missing"), "{slip}");
+        assert!(slip.contains(&format!("|warning {PATH}:6: ")), "{slip}");
+    }
 }
 
 #[test]
@@ -152,6 +164,10 @@ fn pods_in_kubeadms_directory_are_read_from_no_other() {
     assert_eq!(one(&place("staticPodPath: /etc/kubernetes/manifests\n"), "CP006"), "");
     let moved = place("staticPodPath: /m\n").file("/m/kube-apiserver.yaml", pod);
     assert_eq!(one(&moved, "CP006"), "", "the old directory is not read any more");
+    let by_flag =
+        place("").file("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--pod-manifest-path=/etc/kubernetes/manifest\n");
+    let finding = findings_with(&by_flag, Inputs::default()).into_iter().find(|one| one.rule == "CP006").unwrap();
+    assert!(finding.fix.unwrap().contains("`--pod-manifest-path=/etc/kubernetes/manifests`"));
 }
 
 #[test]

@@ -113,12 +113,20 @@ fn a_unit_without_its_program_or_its_directory_is_fatal() {
     assert_eq!(judged(&kubeadm().without("/usr/bin/kubelet")), "", "a copy without its programs");
     let in_data = |more: &str| kubeadm().file(OWN, format!("[Service]\nWorkingDirectory=/var/lib/data\n{more}"));
     assert!(judged(&in_data("")).starts_with(&format!("fatal {OWN}:2: WorkingDirectory=")));
-    assert_eq!(judged(&in_data("StateDirectory=data\n")), "", "systemd makes it");
+    for made in ["StateDirectory", "RuntimeDirectory", "CacheDirectory", "LogsDirectory", "ConfigurationDirectory"] {
+        assert_eq!(judged(&in_data(&format!("{made}=data\n"))), "", "systemd makes it");
+    }
+    let both = other.clone().file(OWN, "[Service]\nStateDirectory=data\n");
+    assert!(judged(&both).contains("ExecStart= names"), "it makes no program");
+    let before = Inputs { lifecycle: Lifecycle::BeforeFirstStart, ..Inputs::default() };
+    assert!(found(&other, before, "SD019")[0].starts_with("info"), "it may still be installed");
     assert_eq!(judged(&in_data("").file("/var/lib/data/x", "")), "");
     assert_eq!(judged(&in_data("WorkingDirectory=-/var/lib/data\n")), "", "it may be missing");
     let requires = kubeadm().file(OWN, "[Unit]\nRequires=docker.service\n");
     assert_eq!(judged(&requires), "", "a copy without systemd's units");
     let whole = requires.file("/usr/lib/systemd/system/multi-user.target", "[Unit]\n");
     assert!(judged(&whole).contains("Requires= names docker.service, which does not exist"), "{}", judged(&whole));
+    let twice = whole.clone().file(OWN, format!("[Unit]\nRequires=docker.service {}\n", "docker.service ".repeat(100)));
+    assert_eq!(judged(&twice).matches("docker.service, which").count(), 1);
     assert_eq!(judged(&whole.file("/usr/lib/systemd/system/docker.service", "[Service]\nExecStart=/d\n")), "");
 }
