@@ -154,7 +154,7 @@ demo-plan:
 	@echo "   4 min  nodevigil and the demo's own program, built with cargo"
 	@echo "   3 min  the demo, which waits until the control plane notices a dead kubelet, and until a node is two minutes old"
 
-picture: rust $(if $(RECORD),record) ## Draws docs/demo.svg and docs/timeline.svg from docs/demo.cast; RECORD=1 first records the demo, as root (four minutes)
+picture: rust $(if $(RECORD),record) ## Draws the pictures of docs/ from docs/demo.cast; RECORD=1 first records the demo, as root (four minutes)
 	@cargo run --quiet --locked --package picture draw
 
 # With a terminal, as the demo has colors on no other. The picture cuts its pauses.

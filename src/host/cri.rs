@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
+use std::fmt;
 use std::io;
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
@@ -100,6 +101,20 @@ pub enum Probe {
     TimedOut,
     /// The probe could not be made; the runtime is not the cause.
     Impossible(String),
+}
+
+/// As the timeline of a record has it.
+impl fmt::Display for Probe {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ready { name } => write!(to, "{name} is ready"),
+            Self::Unlisted { name, why } => write!(to, "{name} {why}"),
+            Self::NotReady(why) => write!(to, "it {why}"),
+            Self::NoListener => to.write_str("no process listens"),
+            Self::TimedOut => to.write_str("it does not answer"),
+            Self::Impossible(why) => to.write_str(why),
+        }
+    }
 }
 
 /// Probes the runtime at one socket, over a connection that is kept while the answers are good.

@@ -1,5 +1,6 @@
 //! One probe of the kubelet's /healthz, with the different ways in which it can fail.
 
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -35,6 +36,20 @@ pub enum Probe {
     Status(u16),
     /// The probe could not be made; the kubelet is not the cause.
     Impossible(String),
+}
+
+/// As the timeline of a record has it.
+impl fmt::Display for Probe {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Healthy => to.write_str("HTTP 200"),
+            Self::Refused => to.write_str("no process listens"),
+            Self::TimedOut => to.write_str("no answer"),
+            Self::NoHttp => to.write_str("an answer that is not HTTP"),
+            Self::Status(status) => write!(to, "HTTP {status}"),
+            Self::Impossible(why) => to.write_str(why),
+        }
+    }
 }
 
 /// Probes one address over a connection that is kept.

@@ -154,7 +154,7 @@ impl Loop {
                 if probe == Probe::Healthy && self.prober.is_some() {
                     self.inputs.probe_seconds.observe(now.saturating_sub(began).as_secs_f64());
                 }
-                self.inputs.timeline.note("probe of the kubelet", &format!("{probe:?}"), now);
+                self.inputs.timeline.note("probe of the kubelet", &probe.to_string(), now);
                 if probe != Probe::Healthy && self.certificate.is_none() {
                     // The main process may have started another kubelet since.
                     self.next_facts = self.next_facts.map(|at| at.min(now + READ_FACTS_EVERY));

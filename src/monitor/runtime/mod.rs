@@ -78,7 +78,7 @@ pub async fn run(mut inputs: Inputs) {
                 if runtime.choose_units(inputs.settings.runtime.unit.as_ref()) || is_other {
                     follower = Follower::new(KIND, runtime.units.clone(), &inputs);
                 }
-                inputs.timeline.note("probe of the container runtime", &format!("{:?}", probed.probe), uptime());
+                inputs.timeline.note("probe of the container runtime", &probed.probe.to_string(), uptime());
                 runtime.probed(probed.began, probed.probe, probed.sample, uptime());
                 if let Some(directories) = runtime.directories() {
                     inputs.runtime_directories.send_replace(directories);

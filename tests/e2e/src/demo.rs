@@ -109,7 +109,7 @@ impl Demo {
     fn recorded(&self) -> Result<()> {
         heading("node-1: what was recorded meanwhile (under 1 s)");
         self.command("nodevigil records", 0)?;
-        self.command("nodevigil records show | head -n 30 | cut -c -96", 0).map(drop)
+        self.command("nodevigil records show | head -n 24", 0).map(drop)
     }
 
     /// Waits until the kubelet is healthy again; `Ready` must not have changed.

@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 pub const COLUMNS: usize = 96;
 /// And its height, in lines, as in templates/terminal.svg.
 pub const ROWS: usize = 34;
+/// The terminal clears a line of progress by it (`EL` of ECMA-48).
+const CLEAR: &str = "\x1b[K";
 
 #[derive(Debug)]
 pub struct Recording {
@@ -32,12 +34,26 @@ pub fn record(path: &Path) -> Result<()> {
     writeln!(file, "{}", json!({"version": 2, "width": COLUMNS, "height": ROWS, "title": "make demo"}))?;
     let begun = Instant::now();
     for line in stdin().lock().lines() {
-        let line = line?;
+        let line = cut(&line?.replace(CLEAR, ""));
         let at = (begun.elapsed().as_secs_f64() * 1000.0).round() / 1000.0;
         writeln!(file, "{}", json!([at, "o", format!("{}\r\n", line.trim_end())]))?;
         writeln!(stdout(), "{}", line.trim_end())?;
     }
     Ok(())
+}
+
+/// What of a line fits into the terminal.
+fn cut(line: &str) -> String {
+    let (mut fitting, mut columns, mut is_escape) = (String::new(), 0, false);
+    for c in line.trim_end().chars() {
+        is_escape |= c == '\x1b';
+        columns += usize::from(!is_escape);
+        if is_escape || columns <= COLUMNS {
+            fitting.push(c);
+        }
+        is_escape &= c != 'm';
+    }
+    fitting
 }
 
 impl Recording {
