@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::specifiers::Specifiers;
 use super::verify::get;
-use super::{Assignment, Manager, Settings, Source, env_file, names, system_conf};
+use super::{Assignment, Events, Manager, Settings, Source, env_file, names, system_conf};
 use crate::kubelet::location::{Located, Location};
 use crate::kubelet::text::small;
 use crate::kubelet::tree::Tree;
@@ -125,7 +125,13 @@ fn root_shell(tree: &dyn Tree) -> &'static str {
 
 /// The variables that systemd sets for the service, the manager's own environment first. Those that are new with every
 /// start (`INVOCATION_ID`, …) have an empty value.
-pub(super) fn variables(tree: &dyn Tree, manager: &Manager, name: &str, settings: &Settings) -> Vec<Assignment> {
+pub(super) fn variables(
+    tree: &dyn Tree,
+    manager: &Manager,
+    name: &str,
+    settings: &Settings,
+    events: &mut Events,
+) -> Vec<Assignment> {
     let nowhere = Location::file("systemd");
     let setting = |key: &str| get(settings, "Service", key);
     let mut own = Vec::new();
@@ -139,7 +145,8 @@ pub(super) fn variables(tree: &dyn Tree, manager: &Manager, name: &str, settings
         set(name, value, &nowhere);
     }
     // A running systemd has told its environment.
-    for one in system_conf::environment(tree).iter().filter(|_| manager.environment.is_empty()) {
+    let is_told = !manager.environment.is_empty();
+    for one in if is_told { Vec::new() } else { system_conf::environment(tree, events) } {
         if let Some((name, value)) = one.value.split_once('=') {
             set(name, value, &one.at);
         }

@@ -118,7 +118,7 @@ impl Loader<'_> {
     fn file(&mut self, source: &SourceFile, specifiers: &Specifiers) -> Result<(), LoadState> {
         let version = self.manager.version;
         let loaded = &mut self.loaded;
-        syntax::parse(source, &mut self.events, &mut |pair, events| {
+        syntax::parse(source, syntax::SERVICE, &mut self.events, &mut |pair, events| {
             loaded.pair(&mut Context { source, specifiers, version, at: pair.at.clone(), events }, pair)
         })
     }
@@ -129,7 +129,7 @@ impl Loader<'_> {
             unit.load = verify::verify(&execs, &settings, reset.as_ref(), unit.fragment.as_deref());
         }
         let oneshot = verify::is_oneshot(&execs, &settings);
-        let own = builtin::variables(self.tree, self.manager, &unit.name, &settings);
+        let own = builtin::variables(self.tree, self.manager, &unit.name, &settings, &mut self.events);
         let (variables, env_files) = environment::settle(self.tree, self.manager, &lists, own, &mut self.events);
         for (name, mut overridden) in variables {
             let Some(effective) = overridden.pop() else { continue };

@@ -12,7 +12,8 @@ use crate::kubelet::text::to_u32;
 const MAX_LINE_BYTES: usize = 1 << 20;
 /// The most ignored lines of one file that become events.
 const MAX_IGNORED_LINES: usize = 2000;
-const SECTIONS: [&str; 3] = ["Unit", "Service", "Install"];
+/// The sections of a service's file.
+pub(super) const SERVICE: &[&str] = &["Unit", "Service", "Install"];
 
 /// `key=value` in a known section.
 #[derive(Debug)]
@@ -29,9 +30,14 @@ pub(super) struct Pair {
 /// gives the unit by it: [`LoadState::BadSetting`] or [`LoadState::Error`].
 type Each<'a> = &'a mut dyn FnMut(Pair, &mut Events) -> Result<(), LoadState>;
 
-/// Parses a unit file.
-pub(super) fn parse(source: &SourceFile, events: &mut Events, each: Each<'_>) -> Result<(), LoadState> {
-    let mut parser = Parser { source, events, each, section: Section::None, ignored: 0 };
+/// Parses a unit file, or a configuration of systemd's own, which has other sections.
+pub(super) fn parse(
+    source: &SourceFile,
+    sections: &'static [&'static str],
+    events: &mut Events,
+    each: Each<'_>,
+) -> Result<(), LoadState> {
+    let mut parser = Parser { source, sections, events, each, section: Section::None, ignored: 0 };
     let mut continued: Option<Mapped> = None;
     let mut bom_seen = false;
     let mut offset = 0;
@@ -102,6 +108,7 @@ enum Section {
 
 struct Parser<'a> {
     source: &'a SourceFile,
+    sections: &'static [&'static str],
     events: &'a mut Events,
     each: Each<'a>,
     section: Section,
@@ -161,7 +168,7 @@ impl Parser<'_> {
             let reason = format!("the section header '{}' is malformed", bounded(&text.text()));
             return Err(LoadState::Error { at: place, reason });
         }
-        self.section = if let Some(known) = SECTIONS.into_iter().find(|known| *known == name) {
+        self.section = if let Some(known) = self.sections.iter().copied().find(|known| *known == name) {
             Section::Known(known)
         } else if name.starts_with("X-") {
             Section::Foreign

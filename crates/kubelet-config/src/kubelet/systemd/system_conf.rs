@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::source::Mapped;
+use super::source::SourceFile;
+use super::syntax::{self, Pair};
 use super::words::{Flags, next_word};
+use super::{EventKind, Events, LoadState};
 use crate::kubelet::location::{Located, Location};
-use crate::kubelet::text::{numbered, small};
+use crate::kubelet::text::small;
 use crate::kubelet::tree::Tree;
 
 /// How many files of a directory are read.
@@ -28,21 +30,40 @@ pub(crate) fn files(tree: &dyn Tree, name: &str) -> Vec<PathBuf> {
 }
 
 /// The variables of `DefaultEnvironment=`, as `NAME=value`, each with its line.
-pub(super) fn environment(tree: &dyn Tree) -> Vec<Located<String>> {
+pub(super) fn environment(tree: &dyn Tree, events: &mut Events) -> Vec<Located<String>> {
     let mut all = Vec::new();
     for path in files(tree, "system.conf") {
         let Some(text) = path.to_str().and_then(|path| small(tree, path)) else { continue };
-        for (number, line) in numbered(&text) {
-            let Some(value) = line.trim().strip_prefix("DefaultEnvironment=") else { continue };
-            if value.trim().is_empty() {
-                all.clear();
+        let source = SourceFile::new(Location::file(&path), text.into_bytes());
+        // Of other lines nothing reaches a service.
+        let ended = syntax::parse(&source, &["Manager"], &mut Events::default(), &mut |pair, _| {
+            if pair.key == "DefaultEnvironment" {
+                take(&pair, &mut all, events);
             }
-            let (value, mut position) = (Mapped::plain(value.as_bytes()), 0);
-            let flags = Flags { c_escapes: true, ..Flags::default() };
-            while let Ok(Some(word)) = next_word(&value, &mut position, flags) {
-                all.push(Located { value: word.text.text(), at: Location::file(&path).at_line(number) });
-            }
+            Ok(())
+        });
+        if let Err(LoadState::Error { at, reason }) = ended {
+            events.add(EventKind::FileUnreadable { reason }, at, "");
         }
     }
     all
+}
+
+/// Takes a `DefaultEnvironment=` line: after an unclosed quote or an escape that is none, nothing of it counts.
+fn take(pair: &Pair, all: &mut Vec<Located<String>>, events: &mut Events) {
+    let (value, mut position) = (&pair.value, 0);
+    if value.is_empty() {
+        all.clear();
+    }
+    let flags = Flags { c_escapes: true, ..Flags::default() };
+    loop {
+        match next_word(value, &mut position, flags) {
+            Ok(Some(word)) => all.push(Located { value: word.text.text(), at: pair.at.clone() }),
+            Ok(None) => return,
+            Err(_) => {
+                let rest = value.slice(position..value.len()).text();
+                return events.add(EventKind::BadQuoting, pair.at.clone(), &rest);
+            }
+        }
+    }
 }

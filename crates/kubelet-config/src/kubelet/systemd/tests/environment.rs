@@ -241,4 +241,13 @@ fn the_managers_own_environment_is_that_of_its_configuration() {
     let own = BTreeMap::from([("A".to_owned(), "running".to_owned())]);
     let running = Manager { environment: own, ..Manager::default() };
     assert_eq!(resolve_unit(&tree, "k.service", &running).argv[1].text, "running", "systemd has said it");
+    // Read as a unit file is: a continued line, blanks around the sign, other sections.
+    let text = "[Manager]\nDefaultEnvironment = A=1 \\\n# no\n B=x\n[Other]\nDefaultEnvironment=A=2\n";
+    let unit = load(&service("ExecStart=/bin/x $A $B").file("/etc/systemd/system.conf", text));
+    assert_eq!(argv(&unit)[1..], ["1", "x"]);
+    // systemd keeps the words before an unclosed quote, and reads the next line.
+    let text = "[Manager]\nDefaultEnvironment=A=1 'B=2 C=3\nDefaultEnvironment=D=4\n";
+    let unit = load(&service("ExecStart=/bin/x $A $B $D").file("/etc/systemd/system.conf", text));
+    assert_eq!(argv(&unit)[1..], ["1", "4"]);
+    assert!(has(&unit, "'B=2 C=3", |kind| *kind == EventKind::BadQuoting));
 }
