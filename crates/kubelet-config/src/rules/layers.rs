@@ -68,6 +68,19 @@ pub(super) fn wrapper_unresolvable(snapshot: &Snapshot, report: &mut Report) {
             report.add(Finding::new("SD023", Severity::Info, at.clone(), message).say(fix));
         }
     }
+    let launcher = snapshot.command.launcher;
+    report
+        .findings
+        .extend(snapshot.command.maps.iter().map(|(at, list, meant)| map_in_list(launcher, at, list, meant)));
+}
+
+/// The distribution's parser prints a map as Go does. k3s exits with its kubelet, and RKE2 starts its own again.
+fn map_in_list(launcher: Launcher, at: &Location, list: &str, meant: &str) -> Finding {
+    let program = launcher.rancher_name().unwrap_or_default();
+    let message = format!(
+        "an item of {list} is a map and not a text: {program} hands it on in Go's notation, which the kubelet refuses: it exits"
+    );
+    Finding::new("SD023", Severity::Fatal, at.clone(), message).say_at(at, format!("write `- {}`", shortened(meant)))
 }
 
 pub(super) fn list_replaced(snapshot: &Snapshot, report: &mut Report) {

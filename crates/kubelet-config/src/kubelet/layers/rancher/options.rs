@@ -29,6 +29,8 @@ struct Values {
     at: Location,
     /// The values; of a word only its text is replaced, so that it keeps where it comes from.
     items: Vec<Arg>,
+    /// The maps among them, which the kubelet does not understand: `a=b` for `a: b`.
+    maps: Vec<(Location, String)>,
 }
 
 #[derive(Debug, Default)]
@@ -73,15 +75,22 @@ pub(super) fn read(
     for (option, values) in given {
         // The parser puts the files' values before the command line's, into a list that keeps both, whatever the
         // documentation says; of another option the last value counts.
-        let Values { at, items } = values;
-        options.0.entry(option).or_insert_with(|| Values { at, items: Vec::new() }).items.extend(items);
+        let Values { at, items, .. } = values;
+        let first = || Values { at, items: Vec::new(), maps: Vec::new() };
+        options.0.entry(option).or_insert_with(first).items.extend(items);
     }
     for unknown in &mut kubelet.unknown_options {
         unknown.is_given = unknown.meant.is_some_and(|meant| options.0.contains_key(meant));
     }
+    for list in LISTS {
+        let maps = options.0.get(list).into_iter().flat_map(|values| &values.maps);
+        kubelet.maps.extend(maps.map(|(at, meant)| (at.clone(), list.to_owned(), meant.clone())));
+    }
     for option in FROM_VARIABLES {
         if let (None, Some(word)) = (options.last(option), program.variable(unit, option)) {
-            options.0.insert(option.to_owned(), Values { at: word.declared.clone(), items: vec![word] });
+            options
+                .0
+                .insert(option.to_owned(), Values { at: word.declared.clone(), items: vec![word], maps: Vec::new() });
         }
     }
     options
@@ -123,7 +132,7 @@ fn command_line(words: &[Arg]) -> BTreeMap<String, Values> {
         let value = value.or_else(|| KNOWN.get(option).is_some_and(|known| known.is_switch).then_some("true"));
         let item = value.map(|value| Arg { text: value.to_owned(), ..word.clone() });
         let Some(item) = item.or_else(|| words.next().cloned()) else { break };
-        let first = || Values { at: word.at().clone(), items: Vec::new() };
+        let first = || Values { at: word.at().clone(), items: Vec::new(), maps: Vec::new() };
         found.entry(option.to_owned()).or_insert_with(first).items.push(item);
     }
     found

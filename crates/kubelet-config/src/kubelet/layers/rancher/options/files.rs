@@ -18,6 +18,9 @@ const MAX_FILES: usize = 256;
 /// The most unknown keys that are kept, and the most items of each.
 const MAX_UNKNOWN: usize = 100;
 
+/// The most maps among the items of a list that are kept.
+const MAX_MAPS: usize = 100;
+
 const KUBELET_ARG: &str = "kubelet-arg";
 
 /// The configuration files, in the order in which they are read. The variable goes before the option.
@@ -78,15 +81,7 @@ pub(super) fn read(
     for entry in entries {
         let is_null = entry.node.value == Value::Null;
         let bare = entry.key.strip_suffix('+').unwrap_or(&entry.key);
-        if matches!(bare, KUBELET_ARG | "node-label" | "node-taint") {
-            // The parser prints a map as Go does, of which the kubelet understands nothing.
-            let maps = entry.node.items().iter().filter_map(|item| item.entries().first());
-            kubelet.unreadable.extend(maps.map(|pair| {
-                let meant = format!("{}={}", pair.key, pair.node.text().unwrap_or_default());
-                (pair.at.clone(), format!("an item of {bare} is a map, and must be written as `{meant}`"), true)
-            }));
-        }
-        let mut values = Values { at: entry.at, items: items(&entry.node) };
+        let mut values = Values { at: entry.at, items: items(&entry.node), maps: maps(&entry.node) };
         let argument = bare.split_once('=').filter(|(key, _)| is_known(program, key));
         if let Some((_, name)) = argument {
             values.items.iter_mut().for_each(|item| item.text = format!("{name}={}", item.text));
@@ -104,7 +99,11 @@ pub(super) fn read(
         }
         match options.0.get_mut(&option) {
             Some(_) if appends && is_null => {}
-            Some(existing) if appends => existing.items.extend(values.items),
+            Some(existing) if appends => {
+                existing.items.extend(values.items);
+                existing.maps.extend(values.maps);
+                existing.maps.truncate(MAX_MAPS);
+            }
             _ => replace(options, option, values, kubelet),
         }
     }
@@ -157,6 +156,13 @@ fn new_argument(document: &Node, text: &str, file: &Location, options: &Options,
         let at = item.at.at(item.at.line, item.at.column, 0);
         Some(NewArgument { at, before: String::new(), after })
     });
+}
+
+/// The maps among the items of a list.
+fn maps(node: &Node) -> Vec<(Location, String)> {
+    let maps = node.items().iter().filter_map(|item| item.entries().first());
+    let meant = maps.map(|pair| (pair.at.clone(), format!("{}={}", pair.key, pair.node.text().unwrap_or_default())));
+    meant.take(MAX_MAPS).collect()
 }
 
 /// The values of a key: of a list each, of anything else one. A map, which no option takes, gives none.
