@@ -313,7 +313,7 @@ pub fn lint(snapshot: &Snapshot) -> Report {
     report
         .findings
         .retain(|one| matches!(one.rule, "CF001" | "CF005") || !undecoded.iter().any(|path| one.names(path)));
-    order::settle(&mut report);
+    order::settle(&mut report, &|file| snapshot.unit.env_files.iter().any(|one| one.path.as_os_str() == file));
     config::edits::withhold(snapshot, &mut report);
     for finding in &mut report.findings {
         finding.fix = finding.remedy.sentence(snapshot).or_else(|| {

@@ -8,12 +8,13 @@ use super::{Finding, Kind, Location, Report, Severity, Step, rule};
 const MAX_OF_A_RULE: usize = 100;
 
 /// Puts a report in order.
-pub(super) fn settle(report: &mut Report) {
+/// `is_env_file` tells files of `EnvironmentFile=`.
+pub(super) fn settle(report: &mut Report, is_env_file: &dyn Fn(&str) -> bool) {
     sort(&mut report.findings);
     fold(&mut report.findings);
     text_first(&mut report.findings);
     bound(&mut report.findings);
-    explain(&mut report.findings);
+    explain(&mut report.findings, is_env_file);
     link(&mut report.findings);
     let mut seen = BTreeSet::new();
     report.not_checked.retain(|one| seen.insert((one.rule, one.lacks)));
@@ -49,9 +50,9 @@ fn bound(findings: &mut Vec<Finding>) {
 }
 
 /// What is wrong with an argument may follow from the text that it comes from: then that is to be corrected.
-fn explain(findings: &mut [Finding]) {
-    let causes: Vec<_> =
-        findings.iter().map(|finding| (text_of(finding, findings), loss_of(finding, findings))).collect();
+fn explain(findings: &mut [Finding], is_env_file: &dyn Fn(&str) -> bool) {
+    let causes = findings.iter().map(|one| (text_of(one, findings, is_env_file), loss_of(one, findings)));
+    let causes: Vec<_> = causes.collect();
     for (finding, (text, loss)) in findings.iter_mut().zip(causes).filter(|(finding, _)| finding.caused_by.is_none()) {
         if let Some((id, at)) = &text {
             finding.remedy = Step::say(format!("follow the fix of {id} at {at}")).into();
@@ -78,10 +79,13 @@ fn text_first(findings: &mut [Finding]) {
 }
 
 /// The finding on the text that a finding on an argument follows from.
-fn text_of(finding: &Finding, all: &[Finding]) -> Option<(&'static str, Location)> {
+fn text_of(finding: &Finding, all: &[Finding], is_env_file: &dyn Fn(&str) -> bool) -> Option<(&'static str, Location)> {
     let rules = rule(finding.rule)?.explained_by;
-    // A step of the chain may be a variable's name, of which the finding is in the value.
-    let is_step = |at: &Location| at.line > 0 && at.file_line() == finding.at.file_line();
+    // In an environment file, where every variable has its own line, a step is the variable's name and the finding is in
+    // the value.
+    let is_line = is_env_file(&finding.at.file);
+    let is_same_line = |at: &Location| is_line && at.line > 0 && at.file_line() == finding.at.file_line();
+    let is_step = |at: &Location| overlaps(at, &finding.at) || is_same_line(at);
     let places = |one: &Finding| one.chain.iter().any(|step| is_step(&step.at)) || overlaps(&one.at, &finding.at);
     let cause = rules.iter().find_map(|rule| all.iter().find(|one| one.rule == *rule && places(one)))?;
     Some((cause.rule, cause.at.clone()))
@@ -131,7 +135,7 @@ mod tests {
             ..Report::default()
         };
         report.not_checked = vec![NotChecked { rule: "SD020", lacks: "x" }, NotChecked { rule: "SD020", lacks: "x" }];
-        settle(&mut report);
+        settle(&mut report, &|_| false);
         let order: Vec<_> = report.findings.iter().map(|one| (one.rule, one.at.line)).collect();
         assert_eq!(order, [("SD008", 2), ("SD008", 9), ("SD011", 1)]);
         assert_eq!(report.not_checked.len(), 1);
@@ -148,7 +152,7 @@ mod tests {
             ],
             ..Report::default()
         };
-        settle(&mut report);
+        settle(&mut report, &|_| false);
         let causes: Vec<_> = report.findings.iter().map(|one| one.caused_by.clone()).collect();
         assert_eq!(causes, [None, Some(("SD001", at(1))), None]);
     }
@@ -157,7 +161,7 @@ mod tests {
     fn swap_that_a_lost_flag_would_allow_follows_from_that_loss() {
         let loss = finding("SD011", Severity::Error, 1).lost(vec!["--fail-swap-on=false".to_owned()]);
         let mut report = Report { findings: vec![finding("KN001", Severity::Fatal, 2), loss], ..Report::default() };
-        settle(&mut report);
+        settle(&mut report, &|_| false);
         assert_eq!(report.findings[0].caused_by.as_ref().unwrap().0, "SD011");
     }
 
@@ -172,7 +176,7 @@ mod tests {
             ],
             ..Report::default()
         };
-        settle(&mut report);
+        settle(&mut report, &|_| false);
         let causes: Vec<_> = report
             .findings
             .iter()
@@ -183,13 +187,33 @@ mod tests {
     }
 
     #[test]
+    fn text_explains_its_own_word_of_a_line_that_has_others() {
+        let at = |column, width| Location::file("/etc/x").at(4, column, width);
+        let causes = |is_env_file| {
+            let mut report = Report {
+                findings: vec![
+                    finding("SD006", Severity::Error, 9).step(at(13, 16), "sets EXTRA"),
+                    Finding::new("FL004", Severity::Fatal, at(37, 15), "said"),
+                    Finding::new("FL004", Severity::Fatal, at(20, 3), "said"),
+                ],
+                ..Report::default()
+            };
+            settle(&mut report, &|_| is_env_file);
+            let flags = report.findings.into_iter().filter(|one| one.rule == "FL004");
+            flags.map(|one| one.caused_by.is_some()).collect::<Vec<_>>()
+        };
+        assert_eq!(causes(false), [true, false]);
+        assert_eq!(causes(true), [true, true]);
+    }
+
+    #[test]
     fn a_rule_without_end_is_bounded_and_says_so() {
         let mut report = Report::default();
         for line in 1..=250 {
             report.add(finding("SD004", Severity::Warning, line));
         }
         report.add(finding("SD003", Severity::Warning, 1));
-        settle(&mut report);
+        settle(&mut report, &|_| false);
         let kept: Vec<_> = report.findings.iter().filter(|one| one.rule == "SD004").collect();
         assert_eq!(kept.len(), MAX_OF_A_RULE);
         assert!(kept.last().unwrap().message.contains("150 more"));
