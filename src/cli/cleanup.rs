@@ -74,7 +74,7 @@ async fn clean_all(nodes: &Api<Node>) -> anyhow::Result<()> {
     let mut is_clean = true;
     let removed = |name: &str, removed: &Removed| {
         is_clean = false;
-        // Whoever reads it may go; the Nodes are cleaned up all the same.
+        // The reader may have closed the pipe. The other Nodes are still cleaned up.
         print(&describe(name, Some(removed))).ok();
     };
     removal::from_all(nodes, removed, |progress| complain(&progress.to_string())).await?;

@@ -13,7 +13,7 @@ const HAS_LOADED: &str = "NVRM: loading NVIDIA UNIX";
 /// The time between the two lines, at most.
 const LOADING: Duration = Duration::from_mins(1);
 
-/// The GPUs that are lost until the driver is loaded anew: by PCI address, when the GPU was lost, and the line that says so.
+/// The GPUs that are lost until the driver is loaded again: by PCI address, when the GPU was lost, and the line that says so.
 #[derive(Debug, Default)]
 pub(super) struct LostGpus(BTreeMap<String, (Duration, String)>);
 
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_gpu_is_lost_until_the_driver_is_loaded_anew() {
+    fn a_lost_gpu_is_lost_until_the_driver_is_loaded_again() {
         let mut logged = Logged::default();
         log(&mut logged, 200, OFF_THE_BUS, false);
         log(&mut logged, 210, OFF_THE_BUS, false);

@@ -13,6 +13,9 @@ use crate::monitor::service::ended::{Ended, Ends, OomEvidence, Run};
 /// RKE2 and k0s start another one after five seconds. When a signal ends them, they end the kubelet first.
 const FOLLOW_WAIT: Duration = Duration::from_secs(30);
 
+/// As the kernel knows the kubelet, by which it is found too.
+const NAME: &str = "kubelet";
+
 #[derive(Debug, Default)]
 pub(super) struct Child {
     /// The one that runs.
@@ -29,13 +32,17 @@ impl Child {
         if self.running.take_if(|id| id.pid == pid).is_none() {
             return;
         }
-        let run = Run { pid, name: "kubelet".into(), ..Run::default() };
+        let run = Run { pid, name: NAME.into(), ..Run::default() };
         let oom = self.oom_kill.take().map(OomEvidence::Record);
         self.ends.record("", now);
         self.last_end = Some(Ended { run, oom, at: now, ..Ended::default() });
     }
 
     pub(super) fn oom_killed(&mut self, kill: &OomKill) {
+        // In a container the record has the pid of another PID namespace, where another program may have this one.
+        if kill.name != NAME {
+            return;
+        }
         if let Some(ended) = self.last_end.as_mut().filter(|ended| ended.run.pid == kill.pid) {
             ended.oom = Some(OomEvidence::Record(kill.clone()));
         }

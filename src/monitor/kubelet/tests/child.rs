@@ -82,6 +82,15 @@ fn an_oom_kill_is_shown_whether_its_record_comes_before_or_after_the_end() {
 }
 
 #[test]
+fn an_oom_kill_of_another_program_with_its_pid_is_not_its() {
+    let mut story = Story::with_child();
+    let kill = OomKill { pid: 812, name: "java".into(), cgroup: None, memory: Memory::Host };
+    story.happens(ServiceEvent::OomKill(kill));
+    story.ends(812);
+    story.keeps_what_is_shown();
+}
+
+#[test]
 fn the_child_is_sampled_and_the_end_of_the_parent_is_the_units() {
     let mut story = Story::with_child();
     let stopped = Sample { state: 'T', ..Sample::default() };

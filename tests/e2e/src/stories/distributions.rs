@@ -62,11 +62,12 @@ Restart=always
 const PROGRAM: &str = "\
 trap 'kill $kubelet $containerd; wait; exit' TERM
 mkdir -p /run/k0s /var/lib/k0s/containerd
+mv -n /etc/kubernetes/kubelet.conf /var/lib/k0s
 containerd --config /etc/containerd/config.toml --root /var/lib/k0s/containerd --state /run/k0s/containerd \
   --address /run/k0s/containerd.sock & containerd=$!
 while :; do
   sed 's,/run/containerd/,/run/k0s/,' /var/lib/kubelet/config.yaml >/run/k0s/kubelet.yaml
-  kubelet --kubeconfig=/etc/kubernetes/kubelet.conf --config=/run/k0s/kubelet.yaml $KUBELET_EXTRA_ARGS & kubelet=$!
+  kubelet --kubeconfig=/var/lib/k0s/kubelet.conf --config=/run/k0s/kubelet.yaml $KUBELET_EXTRA_ARGS & kubelet=$!
   wait $kubelet
   sleep 5 & wait $!
 done
@@ -140,7 +141,11 @@ fn next_kubelet(node: &ObservedNode, before: u64) -> Result<u64> {
 }
 
 pub fn a_kubelet_that_k0s_has_started_is_watched_like_any_other(scene: &Scene) -> Result<()> {
-    let node = scene.healthy_with(k0s)?;
+    let (node, from) = (scene.ready_with(k0s)?, Instant::now());
+    // The credential is that of the kubelet's command line, and of the files once no kubelet runs.
+    node.sh("rm /etc/nodevigil/kubeconfig")?;
+    node.start_agent()?;
+    node.kubelet().wait_for(from, "True", "KubeletIsHealthy")?;
     let first = next_kubelet(&node, u64::from(node.main_pid("k0sworker")?))?;
     let runtime =
         node.condition("ContainerRuntimeHealthy").wait_for(Instant::now(), "True", "ContainerRuntimeIsHealthy");
@@ -170,5 +175,8 @@ pub fn a_kubelet_that_k0s_has_started_is_watched_like_any_other(scene: &Scene) -
 
     let from = Instant::now();
     node.sh("systemctl stop k0sworker")?;
-    node.kubelet().wait_for(from, "Unknown", "KubeletStoppedByOperator").map(drop)
+    let stopped = node.kubelet().wait_for(from, "Unknown", "KubeletStoppedByOperator")?;
+    node.restart_agent("systemctl restart nodevigil")?;
+    node.wait_for_no_trouble()?;
+    node.kubelet().ensure_unchanged(&stopped)
 }
