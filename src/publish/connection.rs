@@ -128,6 +128,12 @@ impl ApiConnection {
         self.backoff().until(now).max(lock(&self.spread).until(now))
     }
 
+    /// The same of an Event.
+    fn closed_to_events_until(&self) -> Option<Uptime> {
+        let now = uptime();
+        self.backoff().until(now).max(lock(&self.spread).event_until(now))
+    }
+
     /// Waits until then, or until the API server answers again, or something cannot wait.
     pub async fn wait(&self, until: Uptime) {
         tokio::select! {
@@ -159,7 +165,8 @@ impl ApiConnection {
     async fn send(&self, inner: &Client, request: Request<Body>) -> Result<Response<Answer>, BoxError> {
         let verb = verb(&request);
         if verb != "patch" {
-            while let Some(until) = self.closed_until() {
+            let closed_until = if verb == "create" { Self::closed_to_events_until } else { Self::closed_until };
+            while let Some(until) = closed_until(self) {
                 self.wait(until).await;
             }
         } else if self.backoff().until(uptime()).is_some() {

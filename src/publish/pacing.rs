@@ -91,13 +91,18 @@ impl Spread {
 
     /// When the next request may be sent; none if now.
     pub fn until(&self, now: Uptime) -> Option<Uptime> {
-        (now < self.next && !self.is_urgent).then_some(self.next)
+        self.event_until(now).filter(|_| !self.is_urgent)
+    }
+
+    /// The same of an Event. Even one about a problem can wait, because the condition says the same.
+    pub fn event_until(&self, now: Uptime) -> Option<Uptime> {
+        (now < self.next).then_some(self.next)
     }
 
     /// Takes in that a request is sent. An agent sends several in turn, and they would make peaks.
     pub fn sent(&mut self, now: Uptime) {
         if now < self.until {
-            self.next = now + self.longest.mul_f64(fastrand::f64() / 3.0);
+            self.next = now + self.longest.mul_f64(fastrand::f64() / 2.0);
         }
     }
 }
@@ -153,9 +158,10 @@ mod tests {
         assert!(waits[100] < 15 && waits[900] > 75 && waits[999] <= 90, "{waits:?}");
         let next = spread.until(at(100)).unwrap();
         spread.sent(next);
-        assert!(spread.until(next).is_none_or(|until| until <= next + at(30)));
+        assert!(spread.until(next).is_none_or(|until| until <= next + at(45)));
         spread.is_urgent = true;
         assert_eq!(spread.until(at(100)), None);
+        assert!(spread.event_until(at(100)).is_some(), "an Event waits");
         spread.is_urgent = false;
         spread.sent(at(300));
         assert_eq!(spread.until(at(300)), None, "it is over");

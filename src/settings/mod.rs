@@ -80,8 +80,8 @@ pub struct KubernetesSettings {
     /// The Node's name. Default: the name in the credential, in a pod that of the pod's Node, else the name with which the kubelet registers.
     pub node_name: Option<String>,
     /// After its start, and while the API server fails and after that, an agent waits for a random time of up to this many seconds before a
-    /// request that can wait, so that the agents of a cluster do not send theirs at once. A problem does not wait.
-    pub spread_secs: Secs<0, 600, 30>,
+    /// request that can wait, so that the agents of a cluster do not send theirs at once. A problem does not wait, but its Event does.
+    pub spread_secs: Secs<0, 600, 60>,
     /// Additional names under which conditions are published: `native` (none), `eks` or `npd`.
     pub profile: Profile,
     /// Whether the names of `profile` are the only ones: nodevigil's own are then not on the Node. No effect with `native`.

@@ -99,7 +99,12 @@ impl Meter {
                 requests.push((received, kind));
             }
         }
-        say(self.kind.name());
+        let reasons = ["get", "events", "--all-namespaces", "--output", "jsonpath={range .items[*]}{.reason} {end}"];
+        let mut events = BTreeMap::<String, usize>::new();
+        for reason in self.plane.kubectl(&reasons)?.split_whitespace() {
+            *events.entry(reason.to_owned()).or_default() += 1;
+        }
+        say(&format!("{}: Events {events:?}", self.kind.name()));
         Ok(self.spans.iter().map(|span| of_span(span, &requests)).collect())
     }
 }

@@ -94,7 +94,9 @@ impl Members {
         let killed = Ports { healthz: namespaces::port(), ..ports };
         let kubeconfig = plane.kubeconfig("system:node:fleet", "system:nodes")?;
         let mut files = node_files::kubelet(kinds::current(), "fleet", ports, &plane.ca()?, kubeconfig);
-        let unit = "[Service]\nExecStart=/usr/bin/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf --config=/var/lib/kubelet/killed.yaml\n";
+        // On real nodes no other agent takes the kubelet's processor.
+        let first = "[Service]\nNice=-20\n";
+        let unit = "[Service]\nNice=-20\nExecStart=/usr/bin/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf --config=/var/lib/kubelet/killed.yaml\n";
         files.extend([
             file("/etc/systemd/system/killed.service", unit, 0o644),
             file(
@@ -102,6 +104,7 @@ impl Members {
                 node_files::kubelet_config(kinds::current(), killed).to_string(),
                 0o644,
             ),
+            file("/etc/systemd/system/kubelet.service.d/first.conf", first, 0o644),
             file("/etc/dbus-1/system.d/fleet.conf", BUS, 0o644),
         ]);
         let mut layers = vec![programs::layer("kubelet", &namespaces::program())?];
