@@ -2,20 +2,9 @@
 
 use serde::Serialize;
 
-use super::observed::state_of;
+use super::observed::{Facts, state_of};
 use super::stage::{Progress, STAGES, Stage, StageState};
 use crate::condition::Uptime;
-use crate::facts::NodeAnswer;
-use crate::host::bootstrap::HostFacts;
-use crate::host::clock::Now;
-
-/// The facts by which the stages are judged.
-#[derive(Debug, Clone)]
-pub struct Facts {
-    pub host: HostFacts,
-    pub node: NodeAnswer,
-    pub now: Now,
-}
 
 /// One stage of an assessment.
 #[derive(Debug, Clone, PartialEq, Serialize)]

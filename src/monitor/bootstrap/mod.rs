@@ -3,7 +3,7 @@
 //! This file waits, and follows one Node. [`assess`] judges its progress, for the condition and for `nodevigil bootstrap`.
 
 pub mod assess;
-mod observed;
+pub mod observed;
 pub mod stage;
 #[cfg(test)]
 mod tests;
@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
-use self::assess::{Assessment, Facts, assess};
-use self::observed::{is_ready, uptime_of};
+use self::assess::{Assessment, assess};
+use self::observed::{Facts, is_ready, uptime_of};
 use self::stage::{Progress, Stage, StageState};
 use super::{Inputs, Reporter};
 use crate::condition::{ConditionType, Finding, Reason, Status, Uptime, View};

@@ -2,7 +2,6 @@
 
 use jiff::Timestamp;
 
-use super::assess::Facts;
 use super::stage::{Progress, Stage, StageState, done, failed, running, skipped, unknown};
 use crate::condition::Uptime;
 use crate::facts::{NodeAnswer, NodeFacts, ObservedCondition};
@@ -27,6 +26,14 @@ const CHECK_NETWORK: &str =
     "check DNS, routes, firewalls and the load balancer on the way, and the server's address in the kubeconfig";
 const JOIN_AGAIN: &str =
     "join the host again: `kubeadm token create --print-join-command` on a control plane node prints the command";
+
+/// The facts by which the stages are judged.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    pub host: HostFacts,
+    pub node: NodeAnswer,
+    pub now: Now,
+}
 
 /// The state of one stage.
 pub fn state_of(stage: Stage, facts: &Facts) -> StageState {
