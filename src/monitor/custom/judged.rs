@@ -1,24 +1,12 @@
-//! What a check has found, and the view of a condition that its checks make together. Does no I/O and reads no clock.
+//! The view of a condition that its checks make together. Does no I/O and reads no clock.
 
 use std::time::Duration;
 
 use super::command::CommandState;
+use super::found::Found;
 use super::log::LogState;
 use super::unit::Unit;
 use crate::condition::{ConditionType, Finding, Reason, Uptime, View};
-
-/// What a check has found, with a message.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Found {
-    Nothing(String),
-    Problem(String),
-    /// It is about to be known: what is shown stays.
-    Pending(String),
-    /// What is known does not tell.
-    Unknown(String),
-    /// Somebody wants it so.
-    Intended(String),
-}
 
 /// A check of the settings.
 #[derive(Debug)]

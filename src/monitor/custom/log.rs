@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::judged::Found;
+use super::found::Found;
 use crate::condition::Uptime;
 use crate::host::clock::Now;
 use crate::host::journal::Entry;

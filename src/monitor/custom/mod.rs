@@ -3,6 +3,7 @@
 //! This file waits and reads. The files next to it judge, and [`judged`] makes one view of what the checks of a condition have found.
 
 mod command;
+mod found;
 mod journal;
 mod judged;
 mod log;

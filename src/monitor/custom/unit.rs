@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::judged::Found;
+use super::found::Found;
 use crate::condition::{ConditionType, Uptime};
 use crate::host::systemd::BusEvent;
 use crate::monitor::Inputs;
