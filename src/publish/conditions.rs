@@ -14,12 +14,12 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use serde_json::Value;
 
 use super::clock::{is_plausible, whole_seconds};
 use super::connection::Failure;
 use super::observed::ObservedNode;
 use super::pacing::{Backoff, Budget};
+use super::step::{Request, Step};
 use super::taints::Tainter;
 use crate::condition::profile::Names;
 use crate::condition::{Condition, ConditionType, Desired, Published, Status, Uptime};
@@ -35,25 +35,6 @@ const HEARTBEAT: Duration = Duration::from_mins(30);
 const PUBLISHED_WITHIN: SignedDuration = SignedDuration::from_secs(5);
 /// The longest time between two attempts to write what the API server refuses.
 const LONGEST_DELAY: Duration = Duration::from_mins(1);
-
-/// A request to the API server.
-#[derive(Debug)]
-pub enum Request {
-    /// Read the Node: what is known of it may be out of date.
-    Read,
-    /// Apply this to the Node's status, as our field manager and with force.
-    Apply(Box<Node>),
-    /// Change the Node's taints by this merge patch.
-    Taint(Value),
-}
-
-/// What to do next.
-#[derive(Debug)]
-pub enum Step {
-    Send(Request),
-    /// Nothing until then, unless the Node or the desired conditions change.
-    WaitUntil(Uptime),
-}
 
 /// What the Node shows, and what may be sent to it.
 #[derive(Debug)]

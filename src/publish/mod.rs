@@ -17,6 +17,7 @@ mod node;
 mod observed;
 mod pacing;
 mod session;
+mod step;
 mod sync_loop;
 mod taints;
 

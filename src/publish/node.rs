@@ -12,10 +12,11 @@ use kube::{Api, Client};
 use tokio::sync::watch;
 
 use super::clock::sleep_until;
-use super::conditions::{Reconciler, Request, Step};
+use super::conditions::Reconciler;
 use super::connection::{ApiConnection, Failure, WATCH, describe};
 use super::observed::{FIELD_MANAGER, ObservedNode};
 use super::pacing::Backoff;
+use super::step::{Request, Step};
 use crate::condition::{Desired, Uptime};
 use crate::host::clock::uptime;
 use crate::trouble::Trouble;

@@ -14,9 +14,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
 use super::clock::whole_seconds;
-use super::conditions::{Request, Step};
 use super::observed::{ObservedNode, TAINT_PREFIX, is_ours};
 use super::pacing::Backoff;
+use super::step::{Request, Step};
 use crate::condition::{Condition, ConditionType, Desired, Reason, Uptime};
 use crate::host::clock::Now;
 use crate::settings::TaintSettings;
