@@ -30,14 +30,14 @@ impl Trouble {
         (Self::KernelLogUnreadable, "KernelLogUnreadable", "/dev/kmsg cannot be read."),
         (Self::IdentityUnusable, "IdentityUnusable", "No identity for the API server can be used."),
         (Self::CredentialExpiring, "CredentialExpiring", "The credential for the API server expires soon, and nothing renews it."),
-        (Self::ApiRefused, "ApiRefused", "The API server refuses a request of nodevigil's: a permission is missing, an admission policy \
+        (Self::ApiRefused, "ApiRefused", "The API server refuses a request of nodevigil: a permission is missing, an admission policy \
             denies it, or the API server cannot write."),
         (Self::NodeMissing, "NodeMissing", "There is no Node of the name that nodevigil publishes to."),
-        (Self::ForeignOwner, "ForeignOwner", "Another field manager owns or overwrites a condition of nodevigil's."),
+        (Self::ForeignOwner, "ForeignOwner", "Another field manager owns or overwrites a condition of nodevigil."),
         (Self::CheckRefused, "CheckRefused", "The API server refuses the condition of a custom check."),
         (Self::PauseRefused, "PauseRefused", "The Node's annotation nodevigil.io/pause cannot be used."),
         (Self::MetricsNotServed, "MetricsNotServed", "The address of [metrics] listen cannot be bound."),
-        (Self::RecordsNotUploaded, "RecordsNotUploaded", "The server of [records] upload_url does not take records."),
+        (Self::RecordsNotUploaded, "RecordsNotUploaded", "The server of [records] upload_url does not accept records."),
     ];
 
     pub const fn name(self) -> &'static str {
