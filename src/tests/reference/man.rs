@@ -68,7 +68,8 @@ fn pages(mut command: Command) -> Vec<(String, String)> {
     if let Some((description, _)) = about.split_once("Exit code:") {
         command = command.long_about(description.trim_end().to_owned());
     }
-    let man = Man::new(command.after_help(Resettable::Reset)).manual("nodevigil");
+    let source = concat!("nodevigil ", env!("CARGO_PKG_VERSION"));
+    let man = Man::new(command.after_help(Resettable::Reset)).manual("nodevigil").source(source);
     let name = man.get_filename();
     let mut page = Vec::new();
     man.render(&mut page).unwrap();
