@@ -1,5 +1,5 @@
-//! The names under which conditions are published: nodevigil's own names, and those of a profile, which other controllers know, beside
-//! them or in their place.
+//! The names under which conditions are published: nodevigil's own, and those of a profile, which other controllers know, in addition or
+//! instead.
 
 use serde::{Deserialize, Serialize};
 

@@ -235,7 +235,7 @@ fn test_directory(own_directory: &Path, directory: &OwnedFd) -> Option<OwnedFd> 
     own.or_else(|| openat(directory, TEST_DIRECTORY, flags, Mode::empty()).ok().filter(is_usable))
 }
 
-/// A file without a name, which no other process sees and which leaves nothing behind; none where the file system has no such files, or the
+/// A file without a name, which no other process sees and which leaves nothing on the disk; none where the file system has no such files, or the
 /// agent's own sandbox forbids it. Whether the file system is read-only is read from the kubelet's mounts, not here.
 fn create(directory: &OwnedFd) -> io::Result<Option<fs::File>> {
     let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;

@@ -8,10 +8,10 @@ use procfs::process::MountInfo;
 
 /// File systems of which the kernel sets the option `ro` after an error. Others, such as squashfs, have it from the start.
 const REMOUNTED_ON_ERRORS: [&str; 2] = ["ext4", "btrfs"];
-/// What of a table comes behind this is not read. With 250 pods it has some hundred KiB.
+/// The rest of a longer table is not read. With 250 pods a table takes some hundred KiB.
 const MAX_TABLE_BYTES: u64 = 16 * 1024 * 1024;
 
-/// A mount, and the file system behind it.
+/// A mount, and its file system.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mount {
     /// `MAJOR:MINOR` of the file system, by which it is the same as another mount's.

@@ -11,7 +11,7 @@ const READINGS_IN_A_ROW: u32 = 3;
 
 struct Limit {
     of: fn(&Usages) -> Option<Usage>,
-    /// What there are so many of, behind the number, and what happens at the limit.
+    /// What the number counts, as the message names it, and what happens at the limit.
     what: &'static str,
     then: &'static str,
 }

@@ -253,7 +253,7 @@ impl Runtime {
             }
             (None, Some((kubelet, _))) => {
                 let again = format!("{why}, three times in a row; the kubelet reports on the Node: {kubelet}");
-                // Its process works, and starts anew without a reboot.
+                // Its process works, and starts again without a reboot.
                 View::found(Reason::ContainerRuntimeNotReady, format!("{name} answers Status, but {again}"))
             }
         })

@@ -10,7 +10,7 @@ use crate::host::process::{Cgroup, Holder};
 use crate::host::systemd::{LastProcess, UnitState};
 
 /// How long systemd's account of an end and the kind of a job are waited for. They usually come within three milliseconds; on a busy
-/// host, or behind the forged signals of others, they come later. Without them nobody knows whether the end was planned.
+/// host, or after forged signals of others, they come later. Without them nobody knows whether the end was planned.
 pub const ACCOUNT_WAIT: Duration = Duration::from_secs(1);
 /// How long after a clean end the rest of the unit may take to end, before systemd follows with the next process.
 pub const FOLLOW_WAIT: Duration = Duration::from_secs(10);

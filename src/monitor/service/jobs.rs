@@ -72,7 +72,7 @@ impl Jobs {
         }
     }
 
-    /// A process was started: the job so far is behind it.
+    /// A process was started, by the open job if there is one.
     pub fn process_started(&mut self) {
         if let Some(job) = &mut self.open {
             job.has_started_process = true;

@@ -334,7 +334,7 @@ fn a_container_runtime_whose_directory_is_not_known_is_mentioned() {
     );
 }
 
-/// A host on which Docker builds images, beside the kubelet and its containerd.
+/// A host on which Docker builds images, next to the kubelet and its containerd.
 #[test]
 fn the_disk_of_another_runtime_is_not_probed() {
     let mut story = Story::healthy(TWO_DISKS);

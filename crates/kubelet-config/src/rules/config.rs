@@ -181,7 +181,7 @@ fn too_new(snapshot: &Snapshot, field: &UnknownField) -> Finding {
     finding.remedy(edits::deletion(snapshot, at, path)).say(format!("or upgrade the kubelet to {since}"))
 }
 
-/// Whether the files are k3s's or RKE2's own, which they write anew at each start.
+/// Whether the files are k3s's or RKE2's own, which they write at each start.
 pub(super) fn are_written_by_distribution(snapshot: &Snapshot, at: &Location) -> bool {
     matches!(snapshot.command.launcher, Launcher::K3s | Launcher::Rke2) && at.file.starts_with("/var/lib/rancher/")
 }

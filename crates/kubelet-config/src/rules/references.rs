@@ -124,7 +124,7 @@ fn used_by_nothing(
     if is_free(snapshot, used, effective) {
         return finding.remedy(renamed(snapshot, effective, used).only_if(is_sure));
     }
-    // kubeadm writes its own file anew.
+    // kubeadm overwrites its own file.
     let is_kubeadms = effective.at.file.ends_with("/kubeadm-flags.env");
     match add_flags(snapshot, Some(used), &lost).filter(|_| !lost.is_empty() && !is_kubeadms) {
         Some(remedy) => finding.remedy(remedy.only_if(is_sure).and_delete(deletion)),
@@ -320,7 +320,7 @@ fn drops(snapshot: &Snapshot, arrived: &Arrived<'_>, exec: &Exec, variable: &Var
     let severity = if arrived.lacks_one_of(value) || lost.iter().any(|flag| !arrived.has_name(flag)) {
         Severity::Error
     } else if !lost.is_empty() {
-        Severity::Info // Given anew with other values: most likely on purpose.
+        Severity::Info // Given again with other values: most likely on purpose.
     } else {
         return;
     };
@@ -330,7 +330,7 @@ fn drops(snapshot: &Snapshot, arrived: &Arrived<'_>, exec: &Exec, variable: &Var
     let finding = Finding::new("SD007", severity, exec.at.clone(), message)
         .lost(words)
         .step(variable.effective.at.clone(), format!("sets {name}"));
-    // Values that the new command gives anew are most likely meant.
+    // Values that the new command gives again are most likely meant.
     let is_sure = severity == Severity::Error && exec.expands && !gives_anew;
     let replaced = snapshot.unit.replaced_execs.iter().flat_map(Exec::references).filter(|(used, _, _)| used == name);
     let finding = finding

@@ -10,7 +10,7 @@ use crate::kubelet::location::{Located, Location};
 use crate::kubelet::systemd::SourceFile;
 use crate::kubelet::text::to_u32;
 
-/// How many items of a list or tables of a kind are taken: the column of each is counted anew.
+/// How many items of a list or tables of a kind are taken: the column of each is counted from the start.
 const MAX_ITEMS: usize = 256;
 
 pub(super) struct TomlFile<'t> {

@@ -58,7 +58,7 @@ fn flags_of_a_file_that_nothing_reads_move_to_the_one_that_is_read() {
         ]
     );
     assert_eq!(fixed_files(&tree, &Inputs::default(), "SD003"), [""; 0], "the file may be left over");
-    // kubeadm writes this file anew: the unit has to read it.
+    // kubeadm overwrites this file: the unit has to read it.
     let flags = "/var/lib/kubelet/kubeadm-flags.env";
     let unit = "[Service]\nEnvironmentFile=-/etc/default/kubelet\nExecStart=/usr/bin/kubelet $KUBELET_EXTRA_ARGS\n";
     let tree = MemoryTree::new().file(UNIT, unit).file(flags, "KUBELET_KUBEADM_ARGS=--node-ip=10.0.0.7\n");

@@ -181,7 +181,7 @@ fn a_flag_that_empties_the_map_of_the_file_takes_its_values_away() {
     let all = "KUBELET_EXTRA_ARGS=--eviction-hard=memory.available<2Gi,nodefs.available<6%\n";
     assert!(
         one(&file.file("/etc/default/kubelet", all), "RS007").starts_with("info "),
-        "every threshold is given anew"
+        "every threshold is given again"
     );
 }
 

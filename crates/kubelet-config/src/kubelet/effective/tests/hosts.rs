@@ -20,7 +20,7 @@ const NAMES: &[(&str, &str)] = &[
     ("nodeLabels", "--node-labels"),
 ];
 
-/// What `expected.json` tells beside settings: whether the kubelet starts, and the name that the node gets.
+/// What `expected.json` states besides settings: whether the kubelet starts, and the name that the node gets.
 const OTHER: &[&str] = &["starts", "nodeName"];
 
 fn value(settings: &Settings, name: &str) -> Value {
