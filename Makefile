@@ -10,6 +10,7 @@ PREFIX ?= /usr
 CARGO_DENY_VERSION := 0.20.2
 CARGO_CYCLONEDX_VERSION := 0.5.9
 MDBOOK_VERSION := 0.5.4
+ANSIBLE_VERSION := 2.19.14
 CARGO_TARGET_DIR ?= $(CURDIR)/target
 export CARGO_TARGET_DIR
 # Where Debian has mkfs.ext4 and losetup, also without a login shell.
@@ -37,16 +38,18 @@ PROMTOOL := $(CACHE)/prometheus/$(call key,tests/cluster/promtool/go.mod tests/c
 NFPM := $(CACHE)/nfpm/$(call key,packaging/nfpm/go.mod packaging/nfpm/go.sum)
 CRANE := $(CACHE)/crane/$(call key,packaging/image/go.mod packaging/image/go.sum)
 HELM := $(CACHE)/helm/$(call key,packaging/helm/go.mod packaging/helm/go.sum)
+# ansible-core of PyPI, for rollout::ansible.
+ANSIBLE := $(CACHE)/ansible/$(ANSIBLE_VERSION)
 # kube-scheduler, for pods:: alone.
 SCHEDULER := $(CACHE)/scheduler/$(call key,tests/cluster/go.mod tests/cluster/go.sum)
 # Debian's kernel for the virtual machine of memory::host_thrashes.
 KERNEL := $(CACHE)/kernel
-# Images of guests, one directory for each suite of Debian. They stay as Debian was when they were made; remove one to have it made anew.
+# Images of guests, one directory for each suite of Debian. Each stays as Debian was when it was made; remove one to update it.
 GUESTS := $(CACHE)/guests/$(call key,tests/e2e/image.sh)
 
 # What the program of the stories reads, and how it is built: the agent is nearly what is shipped, the program that judges it is a
 # debug build, whose crates cargo test has built.
-STORIES_ENV = KUBEBUILDER_ASSETS="$(ASSETS)" NODEVIGIL_CONSUMERS="$(CONSUMERS)" NODEVIGIL_CRDS="$(CRDS)" NODEVIGIL_PEER="$(PEER)" NODEVIGIL_KERNEL="$(KERNEL)" NODEVIGIL_GUESTS="$(GUESTS)" NODEVIGIL_HELM="$(HELM)" NODEVIGIL_SCHEDULER="$(SCHEDULER)"
+STORIES_ENV = KUBEBUILDER_ASSETS="$(ASSETS)" NODEVIGIL_CONSUMERS="$(CONSUMERS)" NODEVIGIL_CRDS="$(CRDS)" NODEVIGIL_PEER="$(PEER)" NODEVIGIL_KERNEL="$(KERNEL)" NODEVIGIL_GUESTS="$(GUESTS)" NODEVIGIL_HELM="$(HELM)" NODEVIGIL_SCHEDULER="$(SCHEDULER)" NODEVIGIL_ANSIBLE="$(ANSIBLE)"
 QUIET := --quiet
 define E2E
 cargo build $(QUIET) --locked --profile gate --package nodevigil && cargo build $(QUIET) --locked --package nodevigil-e2e && \
@@ -99,7 +102,7 @@ if [ ! -d "$(2)" ]; then \
 fi
 endef
 
-.PHONY: help docs site test stories nodes gate-needs guest-needs full-needs demo demo-plan picture record well test-full oracle flags configurations rules packed bench fleet fuzz audit release musl packages arm arm-needs test-arm image chart crane helm sbom dist install rust cluster consumers crds kernel scheduler peer promtool nfpm kubelets cargo-deny mdbook clean
+.PHONY: help docs site test stories nodes gate-needs guest-needs full-needs demo demo-plan picture record well test-full oracle flags configurations rules packed bench fleet fuzz audit release musl packages arm arm-needs test-arm image chart crane helm sbom dist install rust cluster consumers crds kernel scheduler ansible peer promtool nfpm kubelets cargo-deny mdbook clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -116,7 +119,7 @@ test: cargo-deny ## The gate: format, lints, dependencies' licences and sources,
 	@tests/step.sh "cargo test" cargo test --locked --no-fail-fast
 	@tests/step.sh "stories" $(MAKE) stories TIER=gate
 
-stories: $(if $(NODE),guest-needs) $(if $(filter gate,$(TIER)),gate-needs,full-needs consumers crds kernel scheduler chart) ## What happens to real nodes, TIER=full (or gate); STORIES="life:: api" for a part, NODE=debian-13 on guests, TABLE=FILE for what they provoke
+stories: $(if $(NODE),guest-needs) $(if $(filter gate,$(TIER)),gate-needs,full-needs consumers crds kernel scheduler ansible chart) ## What happens to real nodes, TIER=full (or gate); STORIES="life:: api" for a part, NODE=debian-13 on guests, TABLE=FILE for what they provoke
 	@$(E2E) --tier $(or $(TIER),full) $(if $(NODE),--node $(NODE)) $(if $(TABLE),--table $(abspath $(TABLE))) $(STORIES)
 
 # Two guests at a time would make both slow. All kinds run, whatever became of one.
@@ -329,6 +332,11 @@ crds:
 
 scheduler:
 	@$(call GO_BUILD,kube-scheduler,$(SCHEDULER),GO_TOOLS=k8s.io/kubernetes/cmd/kube-scheduler tests/cluster/build.sh "$(SCHEDULER)")
+
+# The nodes' /usr/bin/python3 also needs python3-apt, which Debian has by default.
+ansible:
+	@$(call INSTALL,python3:python3)
+	@[ -x "$(ANSIBLE)/bin/ansible-playbook" ] || tests/step.sh "pip install ansible-core" sh -c 'python3 -m venv "$(ANSIBLE)" && "$(ANSIBLE)/bin/pip" install --quiet ansible-core==$(ANSIBLE_VERSION)'
 
 kernel:
 	@$(call INSTALL,$(GUEST_PROGRAMS))

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::support::control_plane::ControlPlane;
 use crate::support::node::{Node, NodeBuilder};
 use crate::support::watch::NodeWatch;
-use crate::support::{WAIT, wait_until};
+use crate::support::{WAIT, namespaces, wait_until};
 
 /// How long a story watches before it takes for granted that something does not happen: longer than the test settings'
 /// `healthy_for_secs` and three probes of /healthz. That nothing happens shows in nothing but time.
@@ -93,8 +93,20 @@ impl Scene {
 
     /// A node whose kubelet is Ready, and whose agent is installed and not started.
     pub fn ready_with(&self, change: impl FnOnce(NodeBuilder) -> NodeBuilder) -> Result<Arc<ObservedNode>> {
-        let (watch, from) = (self.watch()?, Instant::now());
-        let node = change(NodeBuilder::new(&self.plane, &self.node_name).agent()).boot()?;
+        self.boot(&self.node_name, |node| change(node.agent()))
+    }
+
+    /// One of several nodes, whose kubelet is Ready, and without the agent. Its name ends with `suffix`.
+    pub fn ready_without_agent(&self, suffix: &str) -> Result<Arc<ObservedNode>> {
+        // The nodes share one network.
+        let listen = format!("[metrics]\nlisten = \"127.0.0.1:{}\"\n", namespaces::port());
+        let name = format!("{}-{suffix}", self.node_name);
+        self.boot(&name, |node| node.file("/etc/nodevigil/config.d/10-e2e.toml", &listen))
+    }
+
+    fn boot(&self, name: &str, change: impl FnOnce(NodeBuilder) -> NodeBuilder) -> Result<Arc<ObservedNode>> {
+        let (watch, from) = (self.watch_of(name)?, Instant::now());
+        let node = change(NodeBuilder::new(&self.plane, name)).boot()?;
         let node = Arc::new(ObservedNode { node, watch });
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&node));
         node.watch.wait_ready(from)?;
@@ -109,7 +121,11 @@ impl Scene {
 
     /// Starts to watch its Node, which need not exist yet.
     pub fn watch(&self) -> Result<Arc<NodeWatch>> {
-        let watch = Arc::new(NodeWatch::start(Arc::clone(&self.plane), &self.node_name)?);
+        self.watch_of(&self.node_name)
+    }
+
+    fn watch_of(&self, name: &str) -> Result<Arc<NodeWatch>> {
+        let watch = Arc::new(NodeWatch::start(Arc::clone(&self.plane), name)?);
         self.watches.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&watch));
         Ok(watch)
     }
@@ -129,6 +145,7 @@ impl Scene {
         self.plane.start_apiserver()?;
         for node in self.nodes() {
             node.end()?;
+            self.plane.delete_node(node.name())?;
         }
         self.plane.delete_node(&self.node_name)
     }

@@ -24,6 +24,7 @@ mod pods;
 mod privilege;
 mod profiles;
 mod records;
+mod rollout;
 mod runtime;
 mod samples;
 mod secrets;
@@ -251,6 +252,15 @@ pub const STORIES: &[Story] = &[
     full("samples::applied", samples::an_api_server_takes_each_sample).only_in(Place::Namespaces),
     full("packages::deb", packages::a_deb_is_installed_upgraded_and_purged).only_in(Place::Namespaces),
     full("packages::rpm", packages::an_rpm_is_installed_upgraded_and_removed).only_in(Place::Namespaces),
+    full("rollout::three_nodes", rollout::the_page_takes_three_nodes_from_a_dry_run_to_publishing_and_back)
+        .only_in(Place::Namespaces)
+        .lasting(Duration::from_mins(15)),
+    full("rollout::ansible", rollout::a_playbook_stops_at_the_first_node_with_a_problem)
+        .only_in(Place::Namespaces)
+        .lasting(Duration::from_mins(15)),
+    full("rollout::image", rollout::a_node_of_an_image_checks_before_the_kubelet_starts).only_in(Place::Namespaces),
+    full("rollout::kubeadm_join", rollout::a_host_that_joins_by_kubeadm_is_checked_when_its_files_are_written)
+        .only_in(Place::Namespaces),
     full("pods::outlives_kubelet", pods::a_pod_outlives_kubelet_and_runtime).only_in(Place::Namespaces),
     full("pods::replaced", pods::a_pod_is_replaced_and_removed).only_in(Place::Namespaces),
     full("pods::manifest", pods::a_manifest_is_applied_and_removed).only_in(Place::Namespaces),

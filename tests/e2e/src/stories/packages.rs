@@ -21,14 +21,15 @@ fn node_with(scene: &Scene, package: &str, to: &str) -> Result<Arc<ObservedNode>
 }
 
 /// The package in `dist` whose name ends so.
-fn made(end: &str) -> Result<PathBuf> {
+pub fn made(end: &str) -> Result<PathBuf> {
     let dist = repository().join("dist");
     let mut packages = fs::read_dir(&dist).into_iter().flatten().flatten();
     let package = packages.find(|entry| entry.file_name().to_string_lossy().ends_with(end));
     package.map(|entry| entry.path()).with_context(|| format!("{} has no *{end}: run `make packages`", dist.display()))
 }
 
-fn ensure_nothing_on_node(scene: &Scene, node: &ObservedNode) -> Result<()> {
+/// Fails if the Node has conditions of nodevigil.
+pub fn ensure_nothing_on_node(scene: &Scene, node: &ObservedNode) -> Result<()> {
     let object = scene.plane().node(node.name())?.context("no Node")?;
     let conditions = object["status"]["conditions"].to_string();
     ensure!(!conditions.contains("KubeletHealthy") && !conditions.contains("NodeKernelHealthy"), "{conditions}");

@@ -51,7 +51,7 @@ impl ControlPlane {
         let etcd = plane.spawn("etcd", &plane.etcd_arguments())?;
         plane.daemons().etcd = Some(etcd);
         plane.start_apiserver()?;
-        let controller_manager = plane.start_controllers("node-lifecycle-controller,taint-eviction-controller")?;
+        let controller_manager = plane.start_controllers("node-lifecycle-controller,taint-eviction-controller", &[])?;
         plane.daemons().controller_manager = Some(controller_manager);
         // The API server makes its own namespaces in its first seconds.
         let is_there = |name: &str| plane.kubectl(&["get", "namespace", name]).is_ok();
@@ -80,7 +80,32 @@ impl ControlPlane {
             Daemon::start(&self.directory, &programs::scheduler()?, &self.component_arguments("scheduler"))?;
         let controllers = "daemonset-controller,job-controller,garbage-collector-controller,\
             root-ca-certificate-publisher-controller";
-        Ok([scheduler, self.start_controllers(controllers)?])
+        Ok([scheduler, self.start_controllers(controllers, &[])?])
+    }
+
+    /// What `kubeadm join` reads from the cluster, and the controllers that sign a kubelet's first certificate. They end when
+    /// they are dropped.
+    pub fn accept_joins(&self, kubelet_config: &Value) -> Result<Daemon> {
+        let cluster = json!({
+            "apiVersion": "kubeadm.k8s.io/v1beta4",
+            "kind": "ClusterConfiguration",
+            "kubernetesVersion": version()?,
+            "controlPlaneEndpoint": format!("{ADDRESS}:{}", self.port),
+        });
+        let anybody = self.kubeconfig("anybody", "system:authenticated")?;
+        for (namespace, name, key, value) in [
+            ("kube-system", "kubeadm-config", "ClusterConfiguration", cluster.to_string()),
+            ("kube-system", "kubelet-config", "kubelet", kubelet_config.to_string()),
+            ("kube-public", "cluster-info", "kubeconfig", anybody),
+        ] {
+            let literal = format!("--from-literal={key}={value}");
+            self.kubectl(&["create", "configmap", name, "-n", namespace, &literal])?;
+        }
+        let (certificate, key) = (self.file("pki/ca.crt"), self.file("pki/ca.key"));
+        self.start_controllers(
+            "certificatesigningrequest-approving-controller,certificatesigningrequest-signing-controller",
+            &[format!("--cluster-signing-cert-file={certificate}"), format!("--cluster-signing-key-file={key}")],
+        )
     }
 
     /// Certificate and key of the API server, for another server at the same address.
@@ -281,11 +306,12 @@ impl ControlPlane {
         ]
     }
 
-    fn start_controllers(&self, controllers: &str) -> Result<Daemon> {
+    fn start_controllers(&self, controllers: &str, further: &[String]) -> Result<Daemon> {
         let mut arguments = self.component_arguments("controller-manager");
         arguments.push(format!("--controllers={controllers}"));
         // Without it RBAC silently refuses the lifecycle controller's writes, and no node ever becomes Unknown.
         arguments.push("--use-service-account-credentials=true".to_owned());
+        arguments.extend_from_slice(further);
         self.spawn("kube-controller-manager", &arguments)
     }
 
