@@ -1,5 +1,6 @@
-//! What the documents claim of the program is what its own tables say: names, settings with their defaults, exit codes, rules, stories,
-//! make targets, paths, versions, unit settings, runbooks of alerts. And how long the pages are.
+//! What documents and man pages claim of the program is what its own tables say: names, settings with their defaults, exit codes, metrics,
+//! rules, stories, make targets, paths, units, values of the chart, variables of the role, versions, unit settings, runbooks of alerts. And
+//! how long the pages are. numbers.rs has the numbers that no setting holds.
 //!
 //! The tables are docs/reference/stable-names.txt and packaging/config.d/00-defaults.toml, which tests of the program hold to its code,
 //! and the sources themselves.
@@ -7,6 +8,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -41,6 +43,9 @@ const OURS: &[&str] = &[
 
 /// Words that the documentation of Kubernetes and systemd would not use so.
 const ODD: &[&str] = &["behind", "beside", "none of a", "what of", "another than", "whatever it finds", "anew"];
+
+/// Where the packages install docs.
+const DOCUMENTS: &str = "/usr/share/doc/nodevigil";
 
 /// A document, and its spans of code that are in no block.
 struct Document {
@@ -126,6 +131,96 @@ fn is_alert(name: &str) -> bool {
     read("packaging/monitoring/alerts.yaml").contains(&format!("- alert: {name}\n"))
 }
 
+/// Also those in queries, alerts and the dashboard.
+#[test]
+fn named_metrics_and_variables_exist() {
+    let names = stable_names();
+    let metrics: BTreeSet<&str> =
+        names.iter().filter_map(|name| name.strip_prefix("metric ")).filter(|name| !name.contains(' ')).collect();
+    let role = read("packaging/ansible/nodevigil/defaults/main.yml");
+    let code = code();
+    let monitoring =
+        ["alerts.yaml", "alerts_test.yaml", "dashboard.json"].map(|name| format!("packaging/monitoring/{name}"));
+    let texts = documents().into_iter().map(|document| (document.name, document.text));
+    let mut count = 0;
+    for (page, text) in texts.chain(monitoring.into_iter().map(|name| (name.clone(), read(&name)))) {
+        for word in text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')) {
+            let (start, rest) = word.split_once('_').unwrap_or_default();
+            let is_process =
+                start == "process" && ["bytes", "fds", "total", "seconds"].iter().any(|end| rest.ends_with(end));
+            let is_known = match start {
+                "nodevigil" if rest.starts_with(|c: char| c.is_ascii_lowercase()) => {
+                    let sample = ["_bucket", "_sum", "_count"].iter().find_map(|end| word.strip_suffix(end));
+                    metrics.contains(sample.unwrap_or(word)) || role.contains(&format!("\n{word}: "))
+                }
+                "process" if is_process => metrics.contains(word),
+                "NODEVIGIL" => code.contains(word),
+                _ => continue,
+            };
+            assert!(is_known, "{page} names {word}, which does not exist");
+            count += 1;
+        }
+    }
+    assert!(count > 100, "{count} metrics and variables");
+}
+
+#[test]
+fn named_units_are_those_that_are_installed_or_started() {
+    let code = code() + &documents().iter().find(|document| document.name == "docs/bootstrap.md").unwrap().text;
+    let mut count = 0;
+    for document in documents() {
+        for word in document.text.split(|c: char| !(c.is_ascii_alphanumeric() || "-.@_".contains(c))) {
+            let Some(unit) = word.strip_suffix(".service").filter(|unit| unit.starts_with("nodevigil")) else {
+                continue;
+            };
+            let is_started = || unit.strip_prefix("nodevigil-custom-").is_some() && code.contains("nodevigil-custom-");
+            let is_installed = repository().join(format!("systemd/{word}")).exists();
+            assert!(is_installed || is_started(), "{} names {word}", document.name);
+            count += 1;
+        }
+        for transient in document.text.split("--unit=nodevigil-").skip(1) {
+            assert!(transient.starts_with("bootstrap"), "{}: --unit=nodevigil-{transient:.20}", document.name);
+        }
+    }
+    assert!(count > 15, "{count} units");
+}
+
+#[test]
+fn named_values_of_the_chart_exist() {
+    let values = read("packaging/helm/nodevigil/README.md");
+    let mut count = 0;
+    for document in documents() {
+        for option in ["--set ", "--set-literal "] {
+            for (value, _) in document.text.split(option).skip(1).filter_map(|rest| rest.split_once('=')) {
+                let (first, _) = value.split_once('.').unwrap_or((value, ""));
+                let is_known = values.contains(&format!("| `{value}` |")) || values.contains(&format!("| `{first}` |"));
+                assert!(is_known, "{}: the chart has no value {value}", document.name);
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 5, "{count} values");
+}
+
+#[test]
+fn tables_of_exit_codes_have_each_code_of_their_command() {
+    let names = stable_names();
+    let mut count = 0;
+    for document in documents() {
+        for (position, _) in document.text.match_indices("| exit code |") {
+            let words = document.text[..position].rsplit("nodevigil ").next().unwrap();
+            let command = words.split([' ', '`', '\n']).next().unwrap();
+            let rows = document.text[position..].split("\n\n").next().unwrap().lines().skip(2);
+            let stated: Vec<_> = rows.filter_map(|row| row.split(' ').nth(1)).map(str::to_owned).collect();
+            let prefix = format!("exit-code nodevigil {command} ");
+            let known: Vec<_> = names.iter().filter_map(|name| name.strip_prefix(&prefix)).collect();
+            assert!(!known.is_empty() && stated == known, "{}: {command}: {stated:?}, not {known:?}", document.name);
+            count += 1;
+        }
+    }
+    assert!(count > 0, "no table of exit codes");
+}
+
 #[test]
 fn named_rules_exist() {
     let names = stable_names();
@@ -184,23 +279,27 @@ fn named_make_targets_exist() {
 
 #[test]
 fn named_paths_of_nodevigil_are_those_that_it_uses() {
-    let code: String = ["src", "systemd", "packaging"]
-        .iter()
-        .flat_map(|directory| all_files(&repository().join(directory)))
-        .filter(|file| file.extension().is_none_or(|end| end != "md"))
-        .filter_map(|file| fs::read_to_string(file).ok())
-        .collect();
+    let code = code();
     let mut count = 0;
     for document in documents() {
-        for start in
-            ["/etc/nodevigil", "/run/nodevigil", "/var/lib/nodevigil", "/usr/lib/nodevigil", "/usr/share/nodevigil"]
-        {
+        for start in [
+            "/etc/nodevigil",
+            "/run/nodevigil",
+            "/var/lib/nodevigil",
+            "/usr/lib/nodevigil",
+            "/usr/share/nodevigil",
+            DOCUMENTS,
+        ] {
             for (position, _) in document.text.match_indices(start) {
                 let rest = document.text[position..]
                     .split(|c: char| !(c.is_ascii_alphanumeric() || "/-_.".contains(c)))
                     .next()
                     .unwrap();
                 let path = rest.trim_end_matches(['.', '/']);
+                if let Some(page) = path.strip_prefix(DOCUMENTS).and_then(|rest| rest.strip_prefix('/')) {
+                    assert!(repository().join("docs").join(page).exists(), "{} names {path}", document.name);
+                    continue;
+                }
                 // The user chooses the names in there.
                 let path = path.split_once("/config.d/").map_or(path, |(directory, _)| directory);
                 let path = path.split_once("/records/").map_or(path, |(directory, _)| directory);
@@ -329,14 +428,36 @@ fn stable_names() -> BTreeSet<String> {
     read("docs/reference/stable-names.txt").lines().map(str::to_owned).collect()
 }
 
-/// README.md and its like, docs, and the documents of the packages.
+/// All that is installed, and what the program and its scripts contain, without the documents.
+fn code() -> String {
+    let directories =
+        ["src", "systemd", "packaging", "cloud-init"].map(|directory| all_files(&repository().join(directory)));
+    let files = directories
+        .into_iter()
+        .flatten()
+        .filter(|file| !file.extension().is_some_and(|end| end == "md" || is_man(end)));
+    files.filter_map(|file| fs::read_to_string(file).ok()).collect()
+}
+
+fn is_man(extension: &OsStr) -> bool {
+    extension == "1" || extension == "5"
+}
+
+/// A man page as its reader sees it, with its bold and italic words as spans.
+fn shown(roff: &str) -> String {
+    let spans = roff.replace("\\fB", "`").replace("\\fI", "`").replace("\\fR", "`");
+    spans.replace("\\-", "-").replace("\\*(Aq", "'").replace("\\(aq", "'").replace("``", "")
+}
+
+/// README.md and its like, docs, the documents of the packages, and the man pages.
 fn documents() -> Vec<Document> {
     let mut paths = all_files(&repository().join("docs"));
     paths.extend(["cloud-init", "packaging"].iter().flat_map(|directory| all_files(&repository().join(directory))));
     paths.extend(fs::read_dir(repository()).unwrap().map(|entry| entry.unwrap().path()));
-    paths.retain(|path| path.extension().is_some_and(|end| end == "md"));
+    paths.retain(|path| path.extension().is_some_and(|end| end == "md" || is_man(end)));
     let document = |path: PathBuf| {
         let text = fs::read_to_string(&path).unwrap();
+        let text = if path.extension().is_some_and(is_man) { shown(&text) } else { text };
         let prose: Vec<&str> = text.split("```").step_by(2).collect();
         let spans = prose.iter().flat_map(|part| part.split('`').skip(1).step_by(2)).map(str::to_owned).collect();
         Document { name: path.strip_prefix(repository()).unwrap().display().to_string(), text, spans }
