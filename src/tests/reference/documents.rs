@@ -12,10 +12,13 @@ use crate::trouble::Trouble;
 
 #[test]
 fn the_commands_in_the_documents_exist() {
-    let documents = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(|name| repository().join(name));
-    let docs = fs::read_dir(repository().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let readmes = ["kubernetes", "monitoring", "helm/nodevigil"].map(|directory| format!("packaging/{directory}"));
+    let directories = [".", "docs", "docs/reference", "cloud-init"].map(str::to_owned).into_iter().chain(readmes);
+    let documents = directories
+        .flat_map(|directory| fs::read_dir(repository().join(directory)).unwrap())
+        .map(|entry| entry.unwrap().path());
     let (mut wrong, mut count) = (Vec::new(), 0);
-    for document in documents.into_iter().chain(docs.filter(|path| path.extension().is_some_and(|end| end == "md"))) {
+    for document in documents.filter(|path| path.extension().is_some_and(|end| end == "md")) {
         let text = fs::read_to_string(&document).unwrap();
         for (command, is_complete) in commands(&text) {
             count += 1;
@@ -26,8 +29,18 @@ fn the_commands_in_the_documents_exist() {
             }
         }
     }
+    for (page, example, _) in super::man::EXAMPLES {
+        for command in example
+            .split(" && ")
+            .map(|part| part.split('>').next().unwrap())
+            .filter(|part| part.starts_with("nodevigil "))
+        {
+            let error = cli::command().try_get_matches_from(words(command)).err();
+            wrong.extend(error.map(|error| format!("{page}: {command}: {error}")));
+        }
+    }
     assert!(wrong.is_empty(), "{wrong:#?}");
-    assert!(count > 30, "{count} commands");
+    assert!(count > 60, "{count} commands");
 }
 
 /// A test of `cli::advice` has the reverse.

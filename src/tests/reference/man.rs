@@ -24,7 +24,7 @@ const FILES: [(&str, &str); 7] = [
     ("/usr/share/doc/nodevigil/operate.md", "What to do about each reason."),
 ];
 /// By the command's name.
-const EXAMPLES: &[(&str, &str, &str)] = &[
+pub(super) const EXAMPLES: &[(&str, &str, &str)] = &[
     ("nodevigil", "systemctl enable --now nodevigil", "Start the agent, now and at each boot."),
     ("nodevigil-run", "nodevigil run --config /root/test.toml", "Run the agent in a terminal, with other settings."),
     ("nodevigil-check", "nodevigil check", "Check this host."),
