@@ -30,6 +30,8 @@ const BATCH: u32 = 500;
 const PAUSE: Duration = Duration::from_millis(100);
 /// A Go program ends so by the signal of systemd's watchdog.
 const ABORTED: &str = "SIGABRT: abort";
+/// The line before that one if the program itself gives up, for want of a thread.
+const GIVEN_UP: &str = "runtime/cgo: ";
 /// Those of klog: info, warning, error, fatal.
 const SEVERITIES: [char; 4] = ['I', 'W', 'E', 'F'];
 
@@ -44,7 +46,8 @@ pub async fn last_error(invocation: &str) -> Option<String> {
 /// Why the run of a unit ended, as its last lines say it: what its goroutines waited for when systemd's watchdog ended it, or else its last
 /// error. A sentence without its beginning.
 pub async fn last_words(invocation: &str) -> Option<String> {
-    let is_aborted = |lines: &[&str]| lines.iter().any(|line| message(line).starts_with(ABORTED));
+    let has = |lines: &[&str], start: &str| lines.iter().any(|line| message(line).starts_with(start));
+    let is_aborted = |lines: &[&str]| has(lines, ABORTED) && !has(lines, GIVEN_UP);
     let mut output = read_run(invocation).await?;
     if is_aborted(&oldest_first(&output)) {
         sleep(INGESTED_AFTER).await;
@@ -149,7 +152,8 @@ fn is_klog(line: &str, severities: &[char]) -> bool {
 }
 
 fn is_error(line: &str) -> bool {
-    is_klog(line, &['E', 'F']) || ["panic: ", "fatal error: ", "Error: "].iter().any(|start| line.starts_with(start))
+    is_klog(line, &['E', 'F'])
+        || ["panic: ", "fatal error: ", GIVEN_UP, "Error: "].iter().any(|start| line.starts_with(start))
 }
 
 fn shown(line: &str) -> String {
@@ -337,6 +341,10 @@ mod tests {
         assert_eq!(after(&format!("{panic}\n[signal SIGSEGV: code=1]")), panic);
         let threads = "runtime: failed to create new OS thread (have 5 already; errno=11)\nfatal error: newosproc";
         assert_eq!(after(threads), "fatal error: newosproc");
+        // kubernetes/kubernetes#44518.
+        let given_up = "runtime/cgo: pthread_create failed: Resource temporarily unavailable";
+        let error = "E0913 10:22:24.1 1 kubelet.go:1] \"Unrelated\"";
+        assert_eq!(after(&format!("{error}\n{given_up}\nSIGABRT: abort\nPC=0x7f9e08d38f47 m=5")), given_up);
         // Of a panic from which it has recovered.
         let later = "E1126 07:13:50.2 1 run.go:72] the last";
         assert_eq!(best(&format!("E1126 06:13:50.2 1 a.go:1] panic\n{STACKS}\n{later}")).as_deref(), Some(later));
