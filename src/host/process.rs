@@ -165,9 +165,15 @@ impl Sample {
     pub fn suspended_by(&self) -> Option<String> {
         match (&self.frozen_by, self.state) {
             (Some(cgroup), _) => Some(format!("its cgroup {cgroup} is frozen")),
-            (None, 'T' | 't') => Some("it is stopped by a signal (state T)".into()),
+            (None, 'T') => Some("it is stopped by a signal (state T)".into()),
+            (None, 't') => Some("a debugger has stopped it (state t)".into()),
             _ => None,
         }
+    }
+
+    /// Whether only a debugger keeps it from running, as gdb, gcore and strace do: a person wants that.
+    pub fn is_traced(&self) -> bool {
+        self.frozen_by.is_none() && self.state == 't'
     }
 }
 
@@ -270,7 +276,7 @@ pub fn children_named(parent: i32, name: &str) -> Vec<ProcessId> {
 
 /// Whether a signal has stopped the process. Unlike [`sample`] this waits for nothing.
 pub fn is_stopped(id: ProcessId) -> bool {
-    read_stat(id.pid).is_ok_and(|stat| stat.starttime == id.start_ticks && matches!(stat.state, 'T' | 't'))
+    read_stat(id.pid).is_ok_and(|stat| stat.starttime == id.start_ticks && stat.state == 'T')
 }
 
 /// How often a process or thread has waited, or was taken off its processor.

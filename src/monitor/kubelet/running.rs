@@ -136,7 +136,12 @@ impl RunningKubelet {
         }
         let found = |reason, evidence: String| Some(View::found(reason, format!("{what}; {evidence}")));
         if let Some(evidence) = failed.samples.suspended_by() {
-            return found(Reason::KubeletHung, evidence);
+            let is_traced = failed.samples.last().is_some_and(Sample::is_traced);
+            return if is_traced {
+                silent(format!("{what}; {evidence}"))
+            } else {
+                found(Reason::KubeletHung, evidence)
+            };
         }
         let is_stuck = failed.killed_since.is_some() || failed.samples.stuck_for(UNKILLABLE_AFTER, now).is_some();
         if let Some(limit) = failed.samples.limited_by().filter(|_| !is_stuck) {

@@ -330,11 +330,14 @@ impl Runtime {
                 let busy = samples.busy(now);
                 let stuck_for = if busy.is_some() { STUCK_ON_BUSY_HOST_FOR } else { STUCK_FOR };
                 if let Some(why) = samples.suspended_by() {
-                    hung(why)
+                    let is_traced = samples.last().is_some_and(Sample::is_traced);
+                    if is_traced { unconfirmed(format!("{name} does not answer; {why}")) } else { hung(why) }
                 } else if let Some(wait) = samples.stuck_for(stuck_for, now) {
                     hung(format!("its thread {} waits in the kernel {}", wait.tid, wait.state()))
-                } else if let Some(busy) = busy {
+                } else if let Some(busy) = busy.or_else(|| samples.waits_for_disk(now)) {
                     unconfirmed(format!("{name} does not answer, but {busy}"))
+                } else if let Some((kubelet, _)) = &self.kubelet_agrees {
+                    hung(format!("the kubelet reports on the Node: {kubelet}"))
                 } else {
                     unconfirmed(format!("{name} does not answer, and its process is neither stopped nor in state D"))
                 }

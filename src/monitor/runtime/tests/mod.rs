@@ -1,5 +1,6 @@
 //! What is observed of a container runtime, and what is reported then.
 
+mod field;
 mod listener;
 
 use std::time::Duration;
