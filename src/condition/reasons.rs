@@ -52,9 +52,9 @@ const ANY: Option<ConditionType> = None;
 reasons! {
     // reason: condition, status, sampled, remedy, survives a boot, meaning
     KubeletClientCertExpired: KUBELET, False, false, Replace, true, "The kubelet's client certificate has expired by the host's clock and by the API server's clock. The API server refuses the kubelet, and a restart does not help.";
-    KubeletOOMKilled: KUBELET, False, false, Restart, false, "The kernel OOM-killed the kubelet because the host was out of memory or a cgroup reached its memory limit.";
+    KubeletOOMKilled: KUBELET, False, false, Restart, false, "The kernel OOM-killed the kubelet because the host was out of memory or a cgroup reached its memory limit, or it OOM-killed another process of the kubelet's unit and systemd therefore stopped the unit (OOMPolicy=).";
     KubeletCrashLooping: KUBELET, False, false, Restart, false, "The kubelet ended three times within 5 minutes or five times within 30 minutes, or systemd's start limit was hit.";
-    KubeletCrashed: KUBELET, False, false, Restart, false, "The kubelet's process failed, was killed, or ended cleanly without a stop job, and systemd, or the program that starts the kubelet, did not start it again.";
+    KubeletCrashed: KUBELET, False, false, Restart, false, "The kubelet's process failed, was killed, or ended cleanly without a stop job, and systemd, or the program that starts the kubelet, did not start it again; or its unit has failed before there was a process.";
     KubeletStoppedWithDependency: KUBELET, False, false, Restart, false, "systemd stopped the kubelet because a service that its unit is bound to (BindsTo=) failed. systemd has not started the kubelet again.";
     KubeletLeftStopped: KUBELET, False, false, Restart, false, "The kubelet was stopped while a package manager replaced its program or units. Ten minutes after the package manager finished, nobody has started the kubelet, although its unit is enabled.";
     KubeletUnkillable: KUBELET, False, true, Reboot, false, "The kubelet does not answer, SIGKILL is pending for it, and the process does not end.";
@@ -73,7 +73,7 @@ reasons! {
     KubeletConfigIsValid: CONFIG, True, false, None, false, "`nodevigil check` finds no error in the kubelet's configuration. Errors of the rules AU002, NW001, RT001 and SD019 do not count, because other conditions show them.";
     ContainerRuntimeCrashLooping: RUNTIME, False, false, Restart, false, "The container runtime ended three times within 5 minutes or five times within 30 minutes.";
     ContainerRuntimeDown: RUNTIME, False, false, Restart, false, "The container runtime's process failed, was killed, or ended cleanly without a stop job and systemd did not start it again; or no process listens at its socket; or a package upgrade stopped it, and nobody has started it again.";
-    ContainerRuntimeHung: RUNTIME, False, true, Restart, false, "Three calls to the container runtime in a row timed out, and its process is stopped (state T) or waits in the kernel (state D).";
+    ContainerRuntimeHung: RUNTIME, False, true, Restart, false, "Three calls to the container runtime in a row timed out, and its process is stopped (state T) or waits in the kernel (state D), or the kubelet reports on the Node that the runtime is down.";
     ContainerRuntimeNotReady: RUNTIME, False, true, Restart, false, "The container runtime reports that it is not ready, or has failed to list its pods three times in a row, and the kubelet reports on the Node that the runtime is down.";
     ContainerRuntimeUnconfirmed: RUNTIME, Unknown, true, None, false, "Three calls to the container runtime in a row failed, and nothing else shows whether it works.";
     ContainerRuntimeNotFound: RUNTIME, Unknown, false, None, false, "No container runtime answers, and no failure of it is known: it was stopped, is starting, is not installed, or ended while nodevigil was not running.";

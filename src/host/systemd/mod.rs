@@ -27,7 +27,7 @@ use zbus::{Connection, MatchRule, MessageStream, OwnedObjectPath, OwnedVariant};
 pub use self::loaded::{loaded, major};
 use self::signal::{BUS, BUS_PATH, MANAGER, MANAGER_PATH, PROPERTIES, SERVICE, SYSTEMD, Signal, UNIT};
 pub use self::unit::{LastProcess, UnitState};
-use self::unit::{dependencies, job_id, merge, read};
+use self::unit::{dependencies, job_id, merge, read, waits_to_restart};
 use crate::trouble::{Trouble, Troubles};
 
 const ALREADY_SUBSCRIBED: &str = "org.freedesktop.systemd1.AlreadySubscribed";
@@ -67,6 +67,8 @@ pub struct Dependency {
     pub active_state: String,
     /// `Result` of its last run; another value than `success` means that it was not stopped by a job.
     pub result: String,
+    /// Whether systemd waits to restart it by `Restart=`, as after a clean end without a job.
+    pub waits_to_restart: bool,
 }
 
 /// What is known of systemd.
@@ -397,8 +399,9 @@ impl Systemd {
             let read = async {
                 let path = self.load(unit).await?;
                 let active_state = self.text(&path, UNIT, "ActiveState").await?;
+                let waits_to_restart = waits_to_restart(&self.text(&path, UNIT, "SubState").await?);
                 let result = self.text(&path, SERVICE, "Result").await?;
-                zbus::Result::Ok(Dependency { unit: unit.clone(), active_state, result })
+                zbus::Result::Ok(Dependency { unit: unit.clone(), active_state, result, waits_to_restart })
             };
             found.extend(read.await);
         }

@@ -56,8 +56,13 @@ impl UnitState {
 
     /// Whether systemd waits to restart it by `Restart=`.
     pub fn is_about_to_restart(&self) -> bool {
-        self.sub_state.starts_with("auto-restart") || self.sub_state.ends_with("-before-auto-restart")
+        waits_to_restart(&self.sub_state)
     }
+}
+
+/// Whether a unit in this state waits to be restarted by `Restart=`. A stop job ends that state.
+pub(super) fn waits_to_restart(sub_state: &str) -> bool {
+    sub_state.starts_with("auto-restart") || sub_state.ends_with("-before-auto-restart")
 }
 
 /// How a unit's last main process ended; all 0 while none has.

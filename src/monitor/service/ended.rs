@@ -18,6 +18,10 @@ pub const FOLLOW_WAIT: Duration = Duration::from_secs(10);
 const CLD_EXITED: i32 = 1;
 const CLD_KILLED: i32 = 2;
 const CLD_DUMPED: i32 = 3;
+/// The exit code of a shell or of podman when SIGTERM has ended what it runs.
+const SIGTERM_HANDLED: i32 = 143;
+/// The main process of a unit whose name begins so exits with 1 after SIGTERM (rancher/rke2-docs#191).
+const EXIT_WITH_1: [&str; 2] = ["k3s", "rke2-"];
 /// `Result` of a unit that systemd has stopped for a failure of its own.
 const STOPPED_BY_SYSTEMD: [&str; 3] = ["oom-kill", "watchdog", "timeout"];
 /// A crash loop: so many ends within that time.
@@ -33,8 +37,8 @@ pub enum Cause {
     Stopped,
     /// A restart job: another one is about to start.
     Restarted,
-    /// It ended cleanly by itself, as after SIGTERM, and systemd follows with the next one (`Restart=`). Tools that upgrade a node restart
-    /// services so.
+    /// It ended by itself, cleanly or as after SIGTERM, and systemd follows with the next one (`Restart=`). Tools that upgrade a node
+    /// restart services so.
     RestartedCleanly,
     /// It crashed, exited or was killed.
     Itself,
@@ -70,10 +74,23 @@ pub struct Account {
     pub result: String,
 }
 
+impl Account {
+    /// Whether it may have ended by SIGTERM, although that is a failure for systemd.
+    fn may_follow_sigterm(&self, unit: &str) -> bool {
+        self.result == "exit-code"
+            && match self.how.status {
+                SIGTERM_HANDLED => true,
+                1 => EXIT_WITH_1.iter().any(|name| unit.starts_with(name)),
+                _ => false,
+            }
+    }
+}
+
 /// What is known of systemd at the moment in which a cause is derived.
 #[derive(Debug, Clone, Copy)]
 pub struct Systemd<'a> {
     pub is_connected: bool,
+    pub name: &'a str,
     pub unit: &'a UnitState,
 }
 
@@ -156,8 +173,9 @@ impl Ended {
     pub fn derive_cause(&self, systemd: Systemd<'_>, now: Uptime) -> Cause {
         let is_in_time = |wait: Duration| now < self.at + wait;
         let is_followed = self.after.follows == Follows::Restart;
+        let is_left = !is_followed && systemd.unit.active_state == "failed";
         let has_failed = match &self.account {
-            Some(account) => account.result != "success",
+            Some(account) => account.result != "success" && (is_left || !account.may_follow_sigterm(systemd.name)),
             // With `Restart=on-failure` and the like nothing follows a clean end.
             None => is_followed && systemd.unit.restarts_after_failure_alone(),
         };
@@ -218,7 +236,14 @@ impl Ended {
 
     /// If it was OOM-killed, that and whose memory was used up, with its pid: a sentence without its subject.
     pub fn oom_killed(&self, unit: &str) -> Option<String> {
+        let was_not_killed = |account: &Account| (account.how.code, account.how.status) != (CLD_KILLED, 9);
         let memory = match self.oom.as_ref()? {
+            OomEvidence::Result if self.account.as_ref().is_some_and(was_not_killed) => {
+                let pid = self.run.pid;
+                return Some(format!(
+                    "was stopped by systemd (pid {pid}), because another process of {unit} was OOM-killed (OOMPolicy=)"
+                ));
+            }
             OomEvidence::Result => format!("Result=oom-kill of {unit}"),
             OomEvidence::Record(kill) => match &kill.memory {
                 Memory::Host => "the host was out of memory".to_owned(),

@@ -49,7 +49,7 @@ impl Service {
                 "there is no D-Bus connection to systemd, so whether {name} runs is not known"
             )),
             (None, None) if !self.is_seen => Judgement::Undecided,
-            (None, None) => self.absent(),
+            (None, None) => self.absent(now),
         }
     }
 
@@ -86,8 +86,8 @@ impl Service {
             Cause::Restarted | Cause::RestartedCleanly | Cause::Unknown => {
                 // One that systemd was stopping may have failed by that alone.
                 let was_stopped = ended.cause == Cause::Unknown && ended.run.was_being_stopped;
-                if self.has_failed() && !was_stopped {
-                    return self.unit_failed();
+                if let Some(failed) = self.failed(now).filter(|_| !was_stopped) {
+                    return failed;
                 }
                 if self.unit.active_state == "activating" {
                     return Judgement::Starting(self.starting());
@@ -106,26 +106,36 @@ impl Service {
         now < ended.at + self.start_grace && (has_job || self.unit.main_pid != 0 || self.unit.is_about_to_restart())
     }
 
-    fn absent(&self) -> Judgement<'static> {
+    fn absent(&self, now: Uptime) -> Judgement<'static> {
         let (name, unit) = (&self.name, &self.unit);
-        match (unit.load_state.as_str(), unit.active_state.as_str()) {
-            ("not-found", _) => Judgement::NotFound(format!("{name} is not installed")),
-            ("masked", _) => {
+        match (unit.load_state.as_str(), unit.active_state.as_str(), self.failed(now)) {
+            ("not-found", ..) => Judgement::NotFound(format!("{name} is not installed")),
+            ("masked", ..) => {
                 Judgement::NotFound(format!("{name} is masked, so systemd does not start it: systemctl unmask {name}"))
             }
-            _ if self.has_failed() => self.unit_failed(),
-            (_, "activating") => Judgement::Starting(self.starting()),
-            (_, "inactive") if !unit.was_started => {
+            (.., Some(failed)) => failed,
+            (_, "activating", None) => Judgement::Starting(self.starting()),
+            (_, "inactive", None) if !unit.was_started => {
                 Judgement::NotFound(format!("{name} has not been started since boot"))
             }
-            (_, state) => Judgement::Unexplained(format!(
+            (_, state, None) => Judgement::Unexplained(format!(
                 "{name} is {state}; it ended while nodevigil was not running: see journalctl -u {name}"
             )),
         }
     }
 
-    fn has_failed(&self) -> bool {
-        self.unit.active_state == "failed" && self.unit.result != "success"
+    /// That it has failed for good, or for as long as a start may take: before it has a process, as in its `ExecStartPre=`, or because of a
+    /// unit that it requires.
+    fn failed(&self, now: Uptime) -> Option<Judgement<'static>> {
+        let (name, unit) = (&self.name, &self.unit);
+        let is_long = self.failing_since.is_some_and(|since| now >= since + self.start_grace);
+        let has_failed = if unit.is_about_to_restart() { is_long } else { unit.active_state == "failed" };
+        if has_failed && unit.result != "success" {
+            return Some(self.unit_failed());
+        }
+        let why =
+            format!("systemd has not started {name}, because a unit that it requires failed: see journalctl -u {name}");
+        (is_long && unit.active_state == "inactive").then_some(Judgement::UnitFailed(why))
     }
 
     fn unit_failed(&self) -> Judgement<'static> {

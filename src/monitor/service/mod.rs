@@ -66,6 +66,8 @@ pub struct Service {
     pub bus: Bus,
     /// Whether the unit's state has been read.
     is_seen: bool,
+    /// Since when each attempt to start it has failed before there was a process; none once there is one, or somebody has stopped it.
+    failing_since: Option<Uptime>,
     /// The main process, while it is watched.
     pub running: Option<Running>,
     /// The end of the last process that we know of, while no later one has answered.
@@ -176,7 +178,7 @@ impl Service {
         ended.is_unobserved |= self.jobs.ended_unread(ended.at);
         // A job after systemd's account follows from the end, or is the restart by `Restart=`.
         ended.has_unread_job = self.jobs.is_unread() && (ended.has_unread_job || ended.account.is_none());
-        let systemd = Systemd { is_connected: self.bus == Bus::Connected, unit: &self.unit };
+        let systemd = Systemd { is_connected: self.bus == Bus::Connected, name: &self.name, unit: &self.unit };
         ended.cause = ended.derive_cause(systemd, now);
         match ended.cause {
             Cause::Itself | Cause::RestartedCleanly => self.ends.record(&ended.run.invocation, ended.at),
@@ -203,6 +205,11 @@ impl Service {
             BusEvent::Job { id, kind, dependencies } => self.job(id, kind, &dependencies),
             BusEvent::JobRemoved { id, result } => {
                 self.jobs.removed(id, now);
+                match result.as_str() {
+                    "dependency" if self.unit.main_pid == 0 => self.failing_since = Some(now),
+                    "failed" => {}
+                    _ => self.failing_since = None,
+                }
                 if let Some(ended) = &mut self.last_end
                     && FAILED_STARTS.contains(&result.as_str())
                 {
@@ -212,7 +219,7 @@ impl Service {
             }
             BusEvent::Lost => {
                 self.bus = Bus::Lost;
-                self.jobs = Jobs::default();
+                (self.jobs, self.failing_since) = (Jobs::default(), None);
             }
         }
     }
@@ -222,9 +229,9 @@ impl Service {
             return;
         }
         if kind == JobKind::Stop {
-            // A service that was stopped by a job has ended with success: its stop intended to stop this one too.
+            // A service that was stopped by a job has ended with success and is not restarted: its stop intended to stop this one too.
             let has_failed =
-                |dependency: &&Dependency| dependency.result != "success" && dependency.active_state != "active";
+                |one: &&Dependency| one.waits_to_restart || (one.result != "success" && one.active_state != "active");
             self.jobs.stopped_with = dependencies.iter().find(has_failed).map(|dependency| dependency.unit.clone());
         }
         let Some(ended) = self.last_end.as_mut().filter(|_| self.running.is_none()) else { return };
@@ -246,6 +253,11 @@ impl Service {
 
     fn unit_changed(&mut self, state: UnitState, now: Uptime) {
         self.unit = state;
+        if self.unit.main_pid != 0 {
+            self.failing_since = None;
+        } else if self.unit.is_about_to_restart() {
+            self.failing_since.get_or_insert(now);
+        }
         if let Some(running) = self.process().filter(|id| id.pid == self.unit.last.pid && self.unit.last.code != 0) {
             // systemd reports the end before the pidfd does.
             self.exited(running.pid, now);

@@ -596,7 +596,8 @@ fn a_process_that_cannot_be_watched_is_named() {
 #[test]
 fn a_stop_with_a_failed_service_is_a_problem_when_that_is_back_for_two_minutes() {
     let containerd = |active_state: &str, result: &str| {
-        vec![Dependency { unit: "containerd.service".into(), active_state: active_state.into(), result: result.into() }]
+        let (unit, active_state, result) = ("containerd.service".into(), active_state.into(), result.into());
+        vec![Dependency { unit, active_state, result, waits_to_restart: false }]
     };
     let stopped = |dependencies: Vec<Dependency>| {
         let [queued, _] = job(JobKind::Stop);

@@ -1,8 +1,9 @@
-//! What is observed of a kubelet, and what is reported then: how it ends, here; how it does not answer, in `probes`; and how it does not
-//! reach the API server, in `cut_off`. What is made of jobs and ends is tested with the service.
+//! What is observed of a kubelet, and what is reported then: how it ends, here; how it does not answer, in `probes`; how it does not reach
+//! the API server, in `cut_off`; and what people have reported in public, in `field`. What is made of jobs and ends is tested with the service.
 
 mod child;
 mod cut_off;
+mod field;
 mod probes;
 
 use std::time::Duration;
@@ -241,7 +242,7 @@ fn an_end_without_an_explanation_is_unexplained_and_a_kubelet_that_was_never_sta
 fn a_kubelet_that_was_stopped_with_a_failed_service_is_a_problem_when_that_is_back_for_two_minutes() {
     let containerd = |active_state: &str| {
         let (unit, active_state) = ("containerd.service".to_owned(), active_state.to_owned());
-        vec![Dependency { unit, active_state, result: "signal".into() }]
+        vec![Dependency { unit, active_state, result: "signal".into(), waits_to_restart: false }]
     };
     let [queued, _] = job(JobKind::Stop);
     let mut story = Story::healthy();

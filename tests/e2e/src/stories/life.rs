@@ -185,15 +185,23 @@ pub fn a_stop_of_the_runtime_is_a_stop_job_too(scene: &Scene) -> Result<()> {
     node.kubelet().ensure_only(from, &["True", "Unknown"])
 }
 
-/// systemd stops a kubelet whose container runtime fails, and does not start it again when the runtime is back.
 pub fn a_kubelet_that_was_stopped_with_a_failed_runtime_is_a_problem(scene: &Scene) -> Result<()> {
+    stopped_with_its_runtime(scene, "KILL")
+}
+
+pub fn a_kubelet_that_was_stopped_with_a_runtime_that_ended_cleanly_is_a_problem(scene: &Scene) -> Result<()> {
+    stopped_with_its_runtime(scene, "TERM")
+}
+
+/// systemd stops a kubelet whose container runtime ends, and does not start it again when the runtime is back.
+fn stopped_with_its_runtime(scene: &Scene, signal: &str) -> Result<()> {
     let unit = "[Unit]\nBindsTo=containerd.service\nAfter=containerd.service\n";
     let runtime = "[Service]\nRestart=always\nRestartSec=1\n";
     let node = scene.healthy_with(|node| {
         node.kubelet_unit(unit).file("/etc/systemd/system/containerd.service.d/60-story.conf", runtime)
     })?;
     let from = Instant::now();
-    node.sh("systemctl kill --kill-who=main --signal=KILL containerd")?;
+    node.sh(&format!("systemctl kill --kill-who=main --signal={signal} containerd"))?;
     // It is a problem when the runtime has been back for two minutes.
     let reason = "KubeletStoppedWithDependency";
     let stopped = node.kubelet().wait_longer_for(from, Duration::from_mins(4), "False", reason)?;
@@ -202,4 +210,18 @@ pub fn a_kubelet_that_was_stopped_with_a_failed_runtime_is_a_problem(scene: &Sce
     ensure!(states == ["inactive", "active"], "kubelet and containerd: {states:?}");
     node.start_kubelet()?;
     node.kubelet().ensure_only(from, &["True", "Unknown", "False"])
+}
+
+/// What comes before the process fails each time, and systemd tries again for good.
+pub fn a_unit_that_fails_before_its_process_is_a_problem(scene: &Scene) -> Result<()> {
+    let settings = "[kubelet]\nstart_grace_secs = 10\n";
+    let unit = "[Unit]\nStartLimitIntervalSec=0\n[Service]\nRestart=always\nRestartSec=1\nExecStartPre=/usr/bin/test ! -e /run/fails\n";
+    let node =
+        scene.healthy_with(|node| node.kubelet_unit(unit).file("/etc/nodevigil/config.d/60-story.toml", settings))?;
+    let from = Instant::now();
+    node.sh("touch /run/fails; systemctl restart kubelet || true")?;
+    let failed = node.kubelet().wait_for(from, "False", "KubeletCrashed")?;
+    ensure!(failed.message.contains("Result=exit-code"), "{failed:?}");
+    node.sh("rm /run/fails")?;
+    node.kubelet().wait_for(failed.at, "True", "KubeletIsHealthy").map(drop)
 }

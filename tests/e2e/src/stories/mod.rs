@@ -114,6 +114,11 @@ pub const STORIES: &[Story] = &[
     full("life::watchdog", life::a_kubelet_that_systemds_watchdog_ends_is_named_so),
     full("life::stopped_with_its_runtime", life::a_stop_of_the_runtime_is_a_stop_job_too),
     full("life::stopped_with_failed_runtime", life::a_kubelet_that_was_stopped_with_a_failed_runtime_is_a_problem),
+    full(
+        "life::stopped_with_ended_runtime",
+        life::a_kubelet_that_was_stopped_with_a_runtime_that_ended_cleanly_is_a_problem,
+    ),
+    full("life::fails_before_its_process", life::a_unit_that_fails_before_its_process_is_a_problem),
     full("distributions::k0s", distributions::a_kubelet_that_k0s_has_started_is_watched_like_any_other)
         .only_in(Place::Namespaces),
     full("distributions::al2023", distributions::the_unit_of_al2023).only_in(Place::Namespaces),
