@@ -72,8 +72,9 @@ pub async fn run_own<T: DeserializeOwned>(arguments: &[&str], time: Duration) ->
     let mut command = own_command();
     command.args(arguments);
     let name = arguments.first().copied().unwrap_or_default();
-    let (status, output) = run(command, time).await.map_err(|error| format!("nodevigil {name}: {error}"))?;
-    serde_json::from_slice(&output).map_err(|error| format!("nodevigil {name} ({status}): {error}"))
+    let (status, output) = run(command, time).await.map_err(|error| format!("`nodevigil {name}`: {error}"))?;
+    let failed = |error| format!("`nodevigil {name}` failed ({status}: {error}); run it to see why");
+    serde_json::from_slice(&output).map_err(failed)
 }
 
 /// This program.

@@ -21,7 +21,6 @@ const MAX_ERRORS: usize = 3;
 const MAX_ERROR_BYTES: usize = 150;
 const MAX_STAGE_BYTES: usize = 40;
 
-/// The progress of cloud-init.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum CloudInit {
     /// There is none, or it is disabled.

@@ -18,7 +18,6 @@ const BOOTSTRAP_KUBECONFIGS: [&str; 3] = [
     "/etc/kubernetes/kubelet/bootstrap-kubeconfig",
 ];
 
-/// A client certificate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientCertificate {
     pub file: String,

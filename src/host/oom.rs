@@ -12,7 +12,6 @@ pub struct OomKill {
     pub pid: i32,
     /// Its name, at most 15 bytes.
     pub name: String,
-    /// The cgroup that it was in.
     pub cgroup: Option<String>,
     pub memory: Memory,
 }

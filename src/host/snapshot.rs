@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use procfs::process::Stat;
+use procfs::process::{MountInfo, Stat};
 use procfs::{Current as _, VmStat};
 use rustix::fs::statvfs;
 use rustix::system::uname;
@@ -117,7 +117,6 @@ pub fn versions() -> Value {
     })
 }
 
-/// The boot's ID.
 pub fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
@@ -126,16 +125,17 @@ pub fn boot_id() -> String {
 /// server.
 pub fn file_systems() -> Value {
     let table = super::mounts::read(1).unwrap_or_default();
-    let mounts: Vec<_> = table.lines().filter_map(Mounted::parse).collect();
+    let mounts: Vec<_> = table.lines().filter_map(|line| MountInfo::from_line(line).ok()).collect();
     let (mut seen, mut found) = (BTreeSet::new(), Vec::new());
     for (index, mount) in mounts.iter().enumerate() {
-        let is_local = mount.is_local() && !mount.is_covered(&mounts[index + 1..]);
-        let is_remote = REMOTE.iter().any(|remote| mount.kind.starts_with(remote));
-        if found.len() >= MAX_FILE_SYSTEMS || !(is_local || is_remote) || !seen.insert(mount.device) {
+        let MountInfo { mount_point: at, fs_type: kind, mount_source: source, .. } = mount;
+        let is_local = is_local(mount) && !is_covered(mount, &mounts[index + 1..]);
+        let is_remote = REMOTE.iter().any(|remote| kind.starts_with(remote));
+        if found.len() >= MAX_FILE_SYSTEMS || !(is_local || is_remote) || !seen.insert(&mount.majmin) {
             continue;
         }
-        let Mounted { at, kind, source, .. } = *mount;
-        let mut shown = json!({"at": at, "type": kind, "source": source, "is_read_only": is_read_only(mount.options)});
+        let is_read_only = mount.mount_options.contains_key("ro");
+        let mut shown = json!({"at": at, "type": kind, "source": source, "is_read_only": is_read_only});
         if is_local {
             let Some(space) = statvfs(at).ok().filter(|space| space.f_blocks > 0) else { continue };
             shown["bytes"] = (space.f_blocks * space.f_frsize).into();
@@ -148,34 +148,13 @@ pub fn file_systems() -> Value {
     found.into()
 }
 
-/// What a line of mountinfo tells.
-struct Mounted<'a> {
-    device: &'a str,
-    at: &'a str,
-    options: &'a str,
-    kind: &'a str,
-    source: &'a str,
+fn is_local(mount: &MountInfo) -> bool {
+    LOCAL.contains(&mount.fs_type.as_str())
 }
 
-impl<'a> Mounted<'a> {
-    fn parse(line: &'a str) -> Option<Self> {
-        let fields: Vec<_> = line.split(' ').collect();
-        let [_, _, device, _, at, options, .., kind, source, _] = *fields else { return None };
-        Some(Self { device, at, options, kind, source })
-    }
-
-    fn is_local(&self) -> bool {
-        LOCAL.contains(&self.kind)
-    }
-
-    /// Whether its path leads to a file system that is not local, such as an automount, and was mounted over it or over a directory above.
-    fn is_covered(&self, later: &[Self]) -> bool {
-        later.iter().any(|other| !other.is_local() && Path::new(self.at).starts_with(other.at))
-    }
-}
-
-fn is_read_only(options: &str) -> bool {
-    options.split(',').any(|option| option == "ro")
+/// Whether its path leads to a file system that is not local, such as an automount, and was mounted over it or over a directory above.
+fn is_covered(mount: &MountInfo, later: &[MountInfo]) -> bool {
+    later.iter().any(|other| !is_local(other) && mount.mount_point.starts_with(&other.mount_point))
 }
 
 fn lines(path: &str) -> Value {
@@ -196,11 +175,11 @@ mod tests {
             "4 1 0:9 / /data rw - autofs systemd-1 rw",
             "5 4 8:4 / /data rw - ext4 /dev/sdd rw",
         ];
-        let mounts: Vec<_> = lines.into_iter().filter_map(Mounted::parse).collect();
+        let mounts = lines.map(|line| MountInfo::from_line(line).unwrap());
         let covered: Vec<_> =
-            mounts.iter().enumerate().map(|(index, mount)| mount.is_covered(&mounts[index + 1..])).collect();
+            mounts.iter().enumerate().map(|(index, mount)| is_covered(mount, &mounts[index + 1..])).collect();
         assert_eq!(covered, [false, true, true, false, false]);
-        assert!(mounts[1].is_local() && !mounts[3].is_local());
+        assert!(is_local(&mounts[1]) && !is_local(&mounts[3]));
     }
 
     #[test]

@@ -35,7 +35,6 @@ pub struct Facts {
     pub now: Now,
 }
 
-/// The state of one stage.
 pub fn state_of(stage: Stage, facts: &Facts) -> StageState {
     let Facts { host, node, now } = facts;
     let state = match stage {

@@ -44,7 +44,6 @@ impl Stage {
     }
 }
 
-/// The progress of a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Progress {
     Done,
@@ -60,7 +59,6 @@ pub enum Progress {
     Pending,
 }
 
-/// The state of a stage.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StageState {
     pub status: Progress,

@@ -45,7 +45,6 @@ pub struct Memory {
     pub(super) thrashing: Option<String>,
 }
 
-/// The memory runs out.
 #[derive(Debug)]
 struct RunsOut {
     /// When that was last so.

@@ -79,7 +79,6 @@ pub(super) enum LastProbe {
     #[default]
     NotProbed,
     Absent,
-    /// This succeeded.
     Succeeded(&'static str),
     /// There is none of this left.
     Full(&'static str),

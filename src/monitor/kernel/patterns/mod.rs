@@ -29,9 +29,7 @@ pub(super) enum Class {
     Workqueue,
     /// An error of the hardware that the hardware could not correct.
     Uncorrected,
-    /// A GPU that its driver has lost.
     LostGpu,
-    /// Another error of a GPU.
     GpuError,
 }
 
