@@ -280,7 +280,7 @@ impl Agent {
     }
 
     fn write_status(&mut self, now: Uptime) {
-        let report = {
+        let mut report = {
             let (node, watched) = (self.node_name(), self.kubelet.watched.borrow());
             let kubelet = KubeletReport {
                 unit: watched.unit.clone(),
@@ -304,13 +304,17 @@ impl Agent {
             };
             StatusReport::new(present, self.status.as_ref().map(|(report, _)| report))
         };
-        let is_same = |last: &StatusReport| StatusReport { written_at: last.written_at, ..report.clone() } == *last;
-        if self.status.as_ref().is_none_or(|(last, at)| now >= *at + STATUS_EVERY || !is_same(last)) {
-            if let Err(error) = report.write(Path::new(status::PATH)) {
-                tracing::warn!("cannot write {}: {error}", status::PATH);
+        if let Some((last, _)) = self.status.as_ref().filter(|(_, at)| now < *at + STATUS_EVERY) {
+            let written_at = std::mem::replace(&mut report.written_at, last.written_at);
+            if report == *last {
+                return;
             }
-            self.status = Some((report, now));
+            report.written_at = written_at;
         }
+        if let Err(error) = report.write(Path::new(status::PATH)) {
+            tracing::warn!("cannot write {}: {error}", status::PATH);
+        }
+        self.status = Some((report, now));
     }
 }
 

@@ -10,20 +10,19 @@ use std::time::Duration;
 use std::{future, thread};
 
 use futures::FutureExt as _;
-use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
+use tokio::time::sleep;
 use tokio::{runtime, task_local};
 
 use crate::agent::{Agent, KubeletSeen};
 use crate::condition::{ConditionType, Desired, Occurrence, Uptime, View, custom};
 use crate::facts::{ApiFacts, RequestCounts};
-use crate::host::clock::{next_multiple, uptime};
+use crate::host::clock::{Timer, next_multiple, uptime};
 use crate::host::kmsg::KernelLog;
 use crate::host::kubelet::{KubeletFacts, Watched};
-use crate::host::notify::Notifier;
+use crate::host::notify::notify;
 use crate::host::pod::is_pod;
 use crate::host::systemd::is_service_active;
 use crate::host::timeline::Timeline;
@@ -65,13 +64,14 @@ pub fn run(config: &[PathBuf]) -> ExitCode {
     abort_on_panic();
     let code = match runtime() {
         Ok(runtime) => {
-            let served = runtime.block_on(async {
+            // A task of its own, because what wakes the one of block_on costs a system call.
+            let served = runtime.block_on(runtime.spawn(async {
                 wait_for_service_to_stop().await;
                 serve_until_stopped(settings, troubles).await
-            });
+            }));
             // Dropped, it would wait for threads that hang in the kernel (state D).
             runtime.shutdown_background();
-            served
+            served.map_err(anyhow::Error::from).flatten()
         }
         Err(error) => Err(anyhow::anyhow!("cannot start: {error}")),
     };
@@ -195,13 +195,11 @@ async fn serve_until_stopped(settings: Settings, troubles: Troubles) -> anyhow::
     }
     let kubelet = KubeletSeen { facts: kubelet, watched };
     let mut agent = Agent::new(&settings, metrics, troubles, desired, transitions, kubelet, recorder);
-    let first_tick = Instant::now() + next_multiple(uptime(), TICK).saturating_sub(uptime());
-    let (notifier, mut ticks) = (Notifier::new(), interval_at(first_tick, TICK));
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let (timer, mut next_tick) = (Timer::new(), next_multiple(uptime(), TICK));
     let mut service_started = pin!(service_started());
     let mut last_boot =
         pin!(blocking::run("finding out how the last boot ended", LAST_BOOT_TIMEOUT, last_boot::begin).fuse());
-    notifier.notify(NotifyState::Ready);
+    notify("READY=1");
     agent.tick();
     loop {
         tokio::select! {
@@ -218,7 +216,7 @@ async fn serve_until_stopped(settings: Settings, troubles: Troubles) -> anyhow::
             }
             Some(ended) = running.join_next() => anyhow::bail!("{} ended", ended.unwrap_or("a task")),
             () = stopped(&mut stops) => {
-                notifier.notify(NotifyState::Stopping);
+                notify("STOPPING=1");
                 return Ok(stop::stop(&mut agent, api, &settings.kubernetes).await);
             }
             Ok(Some((found, is_first))) = &mut last_boot => agent.last_boot_found(found, is_first),
@@ -226,9 +224,10 @@ async fn serve_until_stopped(settings: Settings, troubles: Troubles) -> anyhow::
                 tracing::warn!("nodevigil.service has started on this host, so this pod ends; it will wait when it is started again");
                 return Ok(0);
             }
-            _ = ticks.tick() => {
+            () = timer.at(next_tick) => {
+                next_tick = next_multiple(uptime(), TICK);
                 agent.tick();
-                notifier.notify(NotifyState::Watchdog);
+                notify("WATCHDOG=1");
             }
         }
         agent.show().await?;

@@ -1,10 +1,19 @@
 //! The only module that reads clocks.
 
+use std::io;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use rustix::time::{ClockId, clock_gettime};
+use rustix::io::Errno;
+use rustix::time::{
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime, timerfd_create,
+    timerfd_settime,
+};
+use tokio::io::unix::AsyncFd;
+use tokio::time::sleep;
 
+use super::watched;
 use crate::condition::Uptime;
 
 /// Time since boot, suspended time included. No clock step changes it.
@@ -12,11 +21,55 @@ pub fn uptime() -> Uptime {
     Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
 }
 
+/// A time of `CLOCK_MONOTONIC`, as systemd and the kernel's log have it, which stands still while the host is suspended. It is exact if the
+/// host was not suspended since.
+pub fn of_monotonic(at: Duration) -> Uptime {
+    let now = Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default();
+    uptime().saturating_sub(now.saturating_sub(at))
+}
+
 /// The next multiple of `every`, in whole seconds. What is periodic is due together then, because to wake up costs more than most of
 /// what is done.
 pub fn next_multiple(now: Uptime, every: Duration) -> Uptime {
     let secs = every.as_secs().max(1);
     Duration::from_secs((now.as_secs() / secs + 1) * secs)
+}
+
+/// A timer of the kernel's. Those of tokio wake the agent up to three times for one moment, and stand still while the host is suspended.
+#[derive(Debug)]
+pub struct Timer(io::Result<AsyncFd<OwnedFd>>);
+
+impl Timer {
+    /// A timer for a loop that waits again and again.
+    pub fn new() -> Self {
+        let created = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC);
+        Self(created.map_err(io::Error::from).and_then(watched))
+    }
+
+    /// Returns then, or at once if that is over.
+    pub async fn at(&self, at: Uptime) {
+        // Such as when the agent may open no more files.
+        if self.expires(at).await.is_err() {
+            sleep(at.saturating_sub(uptime())).await;
+        }
+    }
+
+    async fn expires(&self, at: Uptime) -> io::Result<()> {
+        let timer = self.0.as_ref().map_err(io::Error::kind)?;
+        // Zero would stop it.
+        let at = at.max(Duration::from_nanos(1));
+        let it_value = Timespec::try_from(at).map_err(io::Error::other)?;
+        let once = Itimerspec { it_interval: Timespec::default(), it_value };
+        timerfd_settime(timer, TimerfdTimerFlags::ABSTIME, &once)?;
+        loop {
+            timer.readable().await?.clear_ready();
+            match rustix::io::read(timer, &mut [0_u8; 8]) {
+                // It had expired for an earlier time that nobody waited for any more.
+                Err(Errno::AGAIN) => {}
+                read => return Ok(read.map(drop)?),
+            }
+        }
+    }
 }
 
 /// The time of day by this host's clock, which may be wrong.
@@ -59,11 +112,32 @@ impl Now {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::timeout;
+
     use super::*;
 
     #[test]
     fn the_next_multiple_is_never_now() {
         let next = |millis| next_multiple(Duration::from_millis(millis), Duration::from_secs(2)).as_secs();
         assert_eq!([0, 1999, 2000, 2001].map(next), [2, 2, 4, 4]);
+    }
+
+    #[tokio::test]
+    async fn a_timer_waits_for_the_last_time_that_it_was_given() {
+        let (timer, began) = (Timer::new(), uptime());
+        let after = |millis| began + Duration::from_millis(millis);
+        timer.at(Uptime::ZERO).await;
+        timeout(Duration::ZERO, timer.at(uptime() + Duration::from_millis(1))).await.ok();
+        // It expires while nobody waits.
+        sleep(Duration::from_millis(5)).await;
+        timer.at(after(30)).await;
+        assert!(uptime() >= after(30));
+    }
+
+    #[test]
+    fn a_time_of_the_clock_that_stands_still_during_a_suspend_is_so_long_ago() {
+        let monotonic = Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap();
+        let (at, now) = (of_monotonic(monotonic), uptime());
+        assert!(at <= now && now - at < Duration::from_secs(9), "{at:?} {now:?}");
     }
 }

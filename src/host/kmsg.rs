@@ -12,8 +12,10 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{broadcast, watch};
 use tokio::time::sleep;
 
+use super::clock::of_monotonic;
 use super::oom::{OomKill, OomLines};
 use super::watched;
+use crate::condition::Uptime;
 use crate::trouble::{Trouble, Troubles};
 
 const PATH: &str = "/dev/kmsg";
@@ -34,8 +36,8 @@ pub struct Line {
     /// The level, 0 (emergency) to 7 (debug).
     pub level: u8,
     pub text: String,
-    /// When the kernel logged it: time since boot, without the time of suspends.
-    pub at: Duration,
+    /// When the kernel logged it.
+    pub at: Uptime,
     /// Whether it was logged before the agent started.
     pub is_old: bool,
 }
@@ -128,7 +130,8 @@ impl KernelLog {
     }
 
     fn pass_on(&self, record: &[u8], oom: &mut OomLines, is_old: bool) {
-        let Some(line) = kernel_line(record, is_old) else { return };
+        let Some(mut line) = kernel_line(record, is_old) else { return };
+        line.at = of_monotonic(line.at);
         // It fails if there is no receiver.
         if let Some(kill) = oom.take(&line.text).filter(|_| !is_old) {
             self.kills.send(kill).ok();
@@ -171,8 +174,8 @@ fn open_at(position: SeekFrom) -> io::Result<AsyncFd<OwnedFd>> {
     watched(log)
 }
 
-/// A record `level,sequence,microseconds,…;text`, if the kernel itself wrote it: what user space writes to /dev/kmsg has another
-/// facility than 0.
+/// A record `level,sequence,microseconds,…;text` with the time of its own clock, if the kernel itself wrote it: what user space writes to
+/// /dev/kmsg has another facility than 0.
 fn kernel_line(record: &[u8], is_old: bool) -> Option<Line> {
     let record = std::str::from_utf8(record).ok()?;
     let (prefix, text) = record.split_once(';')?;

@@ -1,30 +1,15 @@
 //! Notifications for systemd (`sd_notify(3)`).
 
-use std::sync::mpsc::{SyncSender, sync_channel};
-use std::thread;
+use std::env;
+use std::os::unix::net::UnixDatagram;
 
-use sd_notify::NotifyState;
-
-/// Notifications that wait; more are dropped.
-const QUEUE: usize = 4;
-
-/// Sends notifications from a thread of its own: a write to systemd's socket blocks while PID 1 hangs.
-#[derive(Debug)]
-pub struct Notifier(SyncSender<NotifyState<'static>>);
-
-impl Notifier {
-    pub fn new() -> Self {
-        let (sender, states) = sync_channel(QUEUE);
-        thread::spawn(move || {
-            for state in states {
-                // Fails without systemd.
-                sd_notify::notify(&[state]).ok();
-            }
-        });
-        Self(sender)
-    }
-
-    pub fn notify(&self, state: NotifyState<'static>) {
-        self.0.try_send(state).ok();
-    }
+/// Tells systemd about the agent, as in `READY=1`. It never waits, because PID 1 may hang: what finds its queue full is lost.
+pub fn notify(state: &str) {
+    let Some(path) = env::var_os("NOTIFY_SOCKET") else { return };
+    let send = || {
+        let socket = UnixDatagram::unbound()?;
+        socket.set_nonblocking(true)?;
+        socket.send_to(state.as_bytes(), path)
+    };
+    send().ok();
 }

@@ -8,20 +8,19 @@ use std::time::Duration;
 
 use kubelet_config::rules;
 use serde::Deserialize;
-use tokio::time::sleep;
 
 use super::{Inputs, Reporter};
 use crate::condition::{ConditionType, Finding, Reason, Uptime, View};
 use crate::files::FileState;
-use crate::host::clock::{next_multiple, uptime};
+use crate::host::clock::{Timer, next_multiple, uptime};
 use crate::host::kubelet::Watched;
 use crate::host::{blocking, child};
-use crate::settings::{CheckSettings, EXIT_CONFIG};
+use crate::settings::CheckSettings;
 
 /// The first check waits until the kubelet's unit and process are known.
 const FIRST_AFTER: Duration = Duration::from_secs(2);
 /// How often the files and the time of the next check are examined.
-const TICK: Duration = Duration::from_secs(20);
+const TICK: Duration = Duration::from_secs(30);
 /// Time between two checks. Each runs the kubelet's binary for its version, which takes 0.1 s of CPU time.
 const CHECK_EVERY: Duration = Duration::from_mins(10);
 /// The same while nothing is wrong and no file changes.
@@ -75,47 +74,36 @@ struct Summary {
 pub async fn run(inputs: Inputs) {
     let mut config = Config::default();
     let mut reporter = Reporter::new(ConditionType::KubeletConfigValid, inputs.reports);
-    sleep(FIRST_AFTER).await;
+    let timer = Timer::new();
+    timer.at(uptime() + FIRST_AFTER).await;
     loop {
         let files = config.files.clone();
         let read = move || files.iter().map(|path| FileState::of(path)).collect();
         if let Ok(seen) = blocking::run("examining the kubelet's files", FILES_TIMEOUT, read).await {
             config.files_read(seen);
         }
-        let watched = inputs.watched.borrow().clone();
-        if config.is_due(watched.pid, uptime()) {
+        let (watched, now) = (inputs.watched.borrow().clone(), uptime());
+        if config.is_due(watched.pid, now) {
             let answer = check(&config.arguments(&watched, &inputs.settings.check)).await;
             if let Ok(Answer { unit, findings, .. }) = &answer {
                 inputs.timeline.checked(findings.iter().map(|error| message(&unit.name, error)).collect());
             }
-            config.checked(answer, watched.pid, uptime());
+            config.checked(answer, watched.pid, now);
         }
         if !reporter.report(config.view.clone(), uptime()).await {
             return;
         }
-        sleep(next_multiple(uptime(), TICK).saturating_sub(uptime())).await;
+        timer.at(next_multiple(uptime(), TICK)).await;
     }
 }
 
 async fn check(arguments: &[String]) -> Result<Answer, String> {
-    let mut command = child::own_command();
-    command.args(arguments);
-    let ended = child::run(command, TIMEOUT).await;
-    let (status, output) = ended.map_err(|error| format!("`nodevigil check`: {error}"))?;
-    match status.code() {
-        Some(0 | 1) => {
-            let answer: Answer = serde_json::from_slice(&output)
-                .map_err(|error| format!("`nodevigil check -o json` printed {} bytes: {error}", output.len()))?;
-            // The kubelet may read a file that the agent may not read.
-            match answer.denied.first() {
-                Some(path) => Err(format!("`nodevigil check`: permission denied: {path}")),
-                None => Ok(answer),
-            }
-        }
-        Some(code) if code == i32::from(EXIT_CONFIG) => {
-            Err("`nodevigil check`: the settings are invalid; run `nodevigil config check`".into())
-        }
-        _ => Err(format!("`nodevigil check` failed ({status}); run it to see why")),
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    let answer: Answer = child::run_own(&arguments, TIMEOUT).await?;
+    // The kubelet may read a file that the agent may not read.
+    match answer.denied.first() {
+        Some(path) => Err(format!("`nodevigil check`: permission denied: {path}")),
+        None => Ok(answer),
     }
 }
 

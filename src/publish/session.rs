@@ -17,7 +17,7 @@ use crate::condition::Uptime;
 use crate::facts::{ApiFacts, RequestCounts};
 use crate::files::FileState;
 use crate::host::blocking;
-use crate::host::clock::{Now, next_multiple, uptime};
+use crate::host::clock::{Now, Timer, next_multiple, uptime};
 use crate::host::kubelet::KubeletFacts;
 use crate::host::pod;
 use crate::host::subject::Subject;
@@ -145,9 +145,10 @@ pub async fn outdated(
     api: &ApiConnection,
     mut kubelet: watch::Receiver<Option<KubeletFacts>>,
 ) {
+    let timer = Timer::new();
     loop {
         tokio::select! {
-            () = sleep_until(next_multiple(uptime(), CHECK_USED_EVERY)) => {}
+            () = timer.at(next_multiple(uptime(), CHECK_USED_EVERY)) => {}
             () = changed(&mut kubelet) => {}
         }
         let known = kubelet.borrow_and_update().clone();

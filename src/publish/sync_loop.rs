@@ -11,14 +11,13 @@ use kube::{Client, Config};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::clock::sleep_until;
 use super::connection::{ApiConnection, describe};
 use super::kubelet_port;
 use super::node::changed;
 use super::session::read_files;
 use crate::condition::Uptime;
 use crate::facts::SyncLoop;
-use crate::host::clock::{next_multiple, uptime};
+use crate::host::clock::{Timer, next_multiple, uptime};
 use crate::host::kubelet::{Port, Watched};
 use crate::host::process::ProcessId;
 
@@ -46,7 +45,7 @@ enum Answer {
 
 /// Asks the kubelet that is watched with the credential of `config`, until it is dropped.
 pub async fn ask(config: &Config, watched: &mut watch::Receiver<Watched>, api: &ApiConnection) -> Infallible {
-    let (mut connected, mut silent) = (None::<((ProcessId, Port), Client)>, 0);
+    let (mut connected, mut silent, timer) = (None::<((ProcessId, Port), Client)>, 0, Timer::new());
     loop {
         let Some(asked) = watched.borrow_and_update().port.clone() else {
             connected = None;
@@ -78,7 +77,7 @@ pub async fn ask(config: &Config, watched: &mut watch::Receiver<Watched>, api: &
         };
         set(api, seen.map(|seen| (*id, seen)));
         tokio::select! {
-            () = sleep_until(next) => {}
+            () = timer.at(next) => {}
             _ = watched.wait_for(|watched| watched.port.as_ref() != Some(&asked)) => {}
         }
     }

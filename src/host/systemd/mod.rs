@@ -18,7 +18,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{sleep, timeout};
 use zbus::connection::Builder;
 use zbus::fdo::DBusProxy;
 use zbus::message::Type;
@@ -28,6 +28,7 @@ pub use self::loaded::{loaded, major};
 use self::signal::{BUS, BUS_PATH, MANAGER, MANAGER_PATH, PROPERTIES, SERVICE, SYSTEMD, Signal, UNIT};
 pub use self::unit::{LastProcess, UnitState};
 use self::unit::{dependencies, job_id, merge, read, waits_to_restart};
+use super::clock::{Timer, next_multiple, uptime};
 use crate::trouble::{Trouble, Troubles};
 
 const ALREADY_SUBSCRIBED: &str = "org.freedesktop.systemd1.AlreadySubscribed";
@@ -199,9 +200,7 @@ impl Session {
     /// # Errors
     /// When the connection ends.
     async fn run(&mut self, mut signals: MessageStream) -> zbus::Result<()> {
-        let mut ticks = interval(ASK_EVERY);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        ticks.reset();
+        let (timer, mut next_question) = (Timer::new(), next_multiple(uptime(), ASK_EVERY));
         loop {
             tokio::select! {
                 biased;
@@ -213,7 +212,8 @@ impl Session {
                         self.handle(signal).await?;
                     }
                 }
-                _ = ticks.tick() => {
+                () = timer.at(next_question) => {
+                    next_question = next_multiple(uptime(), ASK_EVERY);
                     if !self.is_steady().await? {
                         self.read().await?;
                     }
@@ -229,13 +229,11 @@ impl Session {
         }
     }
 
-    /// Whether the unit runs, has no job, and has not changed since it was read: all properties, and the services that it depends on, would
-    /// cost a few milliseconds of CPU time.
+    /// Whether the unit runs and has not changed since it was read: all properties, and the services that it depends on, would cost a few
+    /// milliseconds of CPU time.
     async fn is_steady(&self) -> zbus::Result<bool> {
         let changed_at = self.systemd.property(&self.path, UNIT, CHANGED_AT).await?;
-        let job = self.systemd.property(&self.path, UNIT, "Job").await?;
-        let is_same = read::<u64>(&changed_at) == self.changed_at;
-        Ok(is_same && self.state.active_state == "active" && job_id(&job).is_none())
+        Ok(self.state.active_state == "active" && read::<u64>(&changed_at) == self.changed_at)
     }
 
     /// Whether another candidate is rather the one that is used, while this unit does not run.

@@ -11,7 +11,7 @@ mod tests;
 use std::mem::{Discriminant, discriminant};
 use std::time::Duration;
 
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use self::assess::{Assessment, assess};
 use self::observed::{Facts, is_ready, uptime_of};
@@ -20,7 +20,7 @@ use super::{Inputs, Reporter};
 use crate::condition::{ConditionType, Finding, Reason, Status, Uptime, View};
 use crate::facts::{ApiFacts, NodeAnswer, NodeFacts, Reach};
 use crate::host::bootstrap::{HostFacts, Unit};
-use crate::host::clock::{Now, uptime};
+use crate::host::clock::{Now, Timer, uptime};
 
 /// How often the host is read while the bootstrap is expected to go on.
 const READ_EVERY: Duration = Duration::from_secs(10);
@@ -65,7 +65,7 @@ pub async fn run(mut inputs: Inputs) {
     let mut reporter = Reporter::new(ConditionType::NodeBootstrapped, inputs.reports.clone());
     let spread = inputs.settings.kubernetes.spread_secs.duration();
     let mut followed = Followed::Unseen { until: uptime() + NODE_KNOWN_WITHIN + spread };
-    let mut last = None::<Reading>;
+    let (mut last, timer) = (None::<Reading>, Timer::new());
     loop {
         let api = inputs.api.borrow_and_update().clone();
         followed.observe(&api, limit, Now::read(api.server_time));
@@ -94,7 +94,10 @@ pub async fn run(mut inputs: Inputs) {
         }
         sleep(PAUSE).await;
         let wake = next_reading.min(reporter.due_at(uptime()));
-        timeout(wake.saturating_sub(uptime()), inputs.api.changed()).await.ok();
+        tokio::select! {
+            _ = inputs.api.changed() => {}
+            () = timer.at(wake) => {}
+        }
     }
 }
 

@@ -16,7 +16,6 @@ use std::{future, io};
 use futures::future::select_all;
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::sleep;
 
 use self::command::CommandState;
 use self::journal::Wanted;
@@ -25,7 +24,7 @@ use self::log::{LogState, Source};
 use self::unit::Unit;
 use super::{Inputs, Reporter};
 use crate::condition::{ConditionType, Reason, Uptime};
-use crate::host::clock::{Now, uptime};
+use crate::host::clock::{Now, Timer, uptime};
 use crate::host::journal::Entry;
 use crate::host::kmsg::{self, Line};
 use crate::host::systemd::transient::{self, Outcome};
@@ -51,7 +50,7 @@ pub async fn run(inputs: Inputs) {
     let mut reporters: Vec<_> =
         kinds.into_iter().map(|kind| (kind, Reporter::new(kind, inputs.reports.clone()))).collect();
     // Whether something was seen since the last report.
-    let (mut is_changed, mut next_report) = (false, Uptime::ZERO);
+    let (mut is_changed, mut next_report, timer) = (false, Uptime::ZERO, Timer::new());
     loop {
         let now = uptime();
         if now >= next_report {
@@ -69,7 +68,7 @@ pub async fn run(inputs: Inputs) {
         let due = checks.iter().filter_map(Check::next_run).fold(due, Ord::min);
         tokio::select! {
             seen = sources.next(&mut checks) => is_changed |= take_in(&mut checks, seen),
-            () = sleep(due.saturating_sub(uptime())) => {}
+            () = timer.at(due) => {}
         }
         units(&mut checks).for_each(|unit| unit.settle(uptime()));
     }
@@ -142,7 +141,6 @@ impl Sources {
         Self { lines, kernel_log, commands: JoinSet::new(), journal, _reader: reader }
     }
 
-    /// Starts the commands that are due.
     fn start_commands(&mut self, checks: &mut [Check], now: Uptime) {
         for (index, check) in checks.iter_mut().enumerate() {
             if let Watch::Command(state) = &mut check.watch

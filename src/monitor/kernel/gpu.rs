@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::condition::Uptime;
 use crate::host::kmsg::Line;
 
 /// The driver logs the first at the start of its module, and the second at the end, after it has looked for GPUs.
@@ -15,7 +16,7 @@ const LOADING: Duration = Duration::from_mins(1);
 
 /// The GPUs that are lost until the driver is loaded again: by PCI address, when the GPU was lost, and the line that says so.
 #[derive(Debug, Default)]
-pub(super) struct LostGpus(BTreeMap<String, (Duration, String)>);
+pub(super) struct LostGpus(BTreeMap<String, (Uptime, String)>);
 
 impl LostGpus {
     /// Takes in any line: when the driver is loaded, no GPU is lost.

@@ -17,7 +17,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use tokio::task::{JoinSet, spawn_blocking};
-use tokio::time::sleep;
 
 use self::deadlock::{INIT_PID, Suspect};
 use self::init::Silence;
@@ -25,9 +24,9 @@ use self::patterns::Class;
 use self::state::{Kernel, Readings};
 use super::{Inputs, Reporter};
 use crate::condition::{ConditionType, Uptime};
-use crate::host::clock::{Now, next_multiple, uptime};
+use crate::host::clock::{Now, Timer, next_multiple, uptime};
 use crate::host::process::{self, ProcessId, sample};
-use crate::host::{kernel, systemd};
+use crate::host::{disk, kernel, systemd};
 use crate::monitor::service::samples;
 use crate::trouble::Trouble;
 
@@ -44,7 +43,7 @@ pub async fn run(inputs: Inputs) {
     let mut reporter = Reporter::new(ConditionType::NodeKernelHealthy, inputs.reports.clone());
     let mut gpu_reporter = Reporter::new(ConditionType::NodeGPUHealthy, inputs.reports);
     // The reading that is under way. One that hangs in the kernel is not waited for.
-    let (mut reading, mut next_reading) = (JoinSet::new(), Uptime::ZERO);
+    let (mut reading, mut next_reading, timer) = (JoinSet::new(), Uptime::ZERO, Timer::new());
     // Whether something was seen since the last report.
     let (mut is_changed, mut next_report) = (false, Uptime::ZERO);
     loop {
@@ -91,14 +90,16 @@ pub async fn run(inputs: Inputs) {
                 kernel.read(readings, server, Now::read(server));
                 is_changed = true;
             }
-            () = sleep(due.saturating_sub(uptime())) => {}
+            () = timer.at(due) => {}
         }
     }
 }
 
 /// Reads counters and limits, and samples PID 1 and the services that hang.
 fn read(hung: BTreeMap<&'static str, (ProcessId, Uptime)>, is_silent: bool) -> Readings {
-    let init = ProcessId::of(INIT_PID).map(|init| ("PID 1", (init, Uptime::ZERO)));
+    // Each time all of its files would cost more than all else that is read here.
+    let is_sampled = is_silent || disk::uninterruptible_wait(INIT_PID).is_some();
+    let init = ProcessId::of(INIT_PID).filter(|_| is_sampled).map(|init| ("PID 1", (init, Uptime::ZERO)));
     let suspect =
         |(name, (process, hung_since))| Some(Suspect { name, process, hung_since, sample: sample(process, None)? });
     let suspects: Vec<_> = hung.into_iter().chain(init).filter_map(suspect).collect();

@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
 
 use self::certificate::Certificate;
 use self::state::{Kubelet, Observation};
@@ -23,22 +22,20 @@ use super::service::Bus;
 use super::service::follow::{Follower, ServiceEvent};
 use super::{Inputs, Reporter, set_hung};
 use crate::condition::{ConditionType, Reason, Uptime};
-use crate::host::clock::{next_multiple, uptime, wall};
+use crate::host::clock::{Timer, next_multiple, uptime, wall};
 use crate::host::healthz::{self, Probe, Prober};
 use crate::host::kubelet::{Healthz, KubeletFacts, UNIT_NAMES, Watched};
 use crate::host::process::{self, Process, ProcessId, Sample, holder};
 use crate::host::{blocking, journal};
 
-/// Time between the starts of two probes of a kubelet that answers.
-const PROBE_EVERY: Duration = Duration::from_secs(5);
+/// Time between the starts of two probes of a kubelet that answers, or samples of one that serves no /healthz.
+const PROBE_EVERY: Duration = Duration::from_secs(10);
 /// How often it is looked at in between whether a signal has stopped it, which costs a tenth of a probe.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// The same for one that does not, and for one that has not for long: then the problem is known, and nothing is to be found out fast.
 const PROBE_EVERY_SILENT: Duration = healthz::TIMEOUT;
 const PROBE_EVERY_SILENT_LONG: Duration = Duration::from_secs(5);
 const SILENT_LONG: Duration = Duration::from_mins(1);
-/// Time between two samples of one that serves no /healthz.
-const SAMPLE_EVERY: Duration = Duration::from_secs(10);
 const FIND_HOLDER_EVERY: Duration = Duration::from_secs(30);
 /// It takes milliseconds if a thread is free.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
@@ -104,15 +101,16 @@ pub async fn run(inputs: Inputs) {
         certificate: None,
         after_end: AfterEnd::default(),
     };
+    let timer = Timer::new();
     loop {
-        let wake = this.wake_at(uptime()).saturating_sub(uptime());
+        let wake = this.wake_at(uptime());
         tokio::select! {
             biased;
             event = this.follower.next() => this.observe(Observation::Service(event)),
             pid = ended(this.child.as_ref()) => this.child_exited(pid, uptime()),
             Some(Ok(done)) = this.work.join_next() => this.take_in(done, uptime()),
             Ok(()) = this.inputs.api.changed() => {}
-            () = sleep(wake) => {}
+            () = timer.at(wake) => {}
         }
         this.kubelet.api_seen(&this.inputs.api.borrow_and_update(), uptime());
         this.kubelet.service.settle(uptime());
@@ -331,7 +329,6 @@ impl Loop {
     /// When the next probe is due after one that began then.
     fn probe_after(&self, began: Uptime, now: Uptime) -> Uptime {
         match self.kubelet.running.silent_for(now) {
-            None if self.kubelet.running.is_unprobed => began + SAMPLE_EVERY,
             None if self.kubelet.running.answers() => next_multiple(began, PROBE_EVERY),
             Some(silent) if silent > SILENT_LONG => began + PROBE_EVERY_SILENT_LONG,
             _ => began + PROBE_EVERY_SILENT,

@@ -8,12 +8,11 @@ mod state;
 mod tests;
 
 use tokio::task::JoinSet;
-use tokio::time::sleep;
 
 use self::state::Memory;
 use super::{Inputs, Reporter};
 use crate::condition::{ConditionType, Finding, Reason, Uptime, View};
-use crate::host::clock::{next_multiple, uptime};
+use crate::host::clock::{Timer, next_multiple, uptime};
 use crate::host::{memory, top};
 
 /// Monitors until the channel of reports is closed.
@@ -24,11 +23,11 @@ pub async fn run(inputs: Inputs) {
     let mut memory = Memory::default();
     let mut error = Some("it has not been read yet".to_owned());
     let (mut asked, mut largest) = (JoinSet::<top::Output>::new(), String::new());
-    let mut next_reading = Uptime::ZERO;
+    let (mut next_reading, timer) = (Uptime::ZERO, Timer::new());
     loop {
         let had_problem = memory.has_problem();
         tokio::select! {
-            () = sleep(next_reading.saturating_sub(uptime())) => {
+            () = timer.at(next_reading) => {
                 let read = memory::read(uptime(), memory.is_tight());
                 error = read.map(|reading| memory.observe(reading)).err();
                 let (now, interval) = (uptime(), memory.interval());

@@ -10,7 +10,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tokio::time::sleep;
 
 use self::state::{Listener, Runtime};
 use super::service::follow::Follower;
@@ -18,7 +17,7 @@ use super::{Inputs, Reporter, set_hung};
 use crate::condition::{ConditionType, Reason, Uptime};
 use crate::facts::{ApiFacts, Reach};
 use crate::host::blocking;
-use crate::host::clock::uptime;
+use crate::host::clock::{Timer, uptime};
 use crate::host::cri::{Probe, Prober};
 use crate::host::endpoint::Endpoint;
 use crate::host::kubelet::KubeletFacts;
@@ -52,7 +51,7 @@ struct Probed {
 pub async fn run(mut inputs: Inputs) {
     let mut runtime = Runtime::new(inputs.settings.kubelet.start_grace_secs.duration());
     let mut follower = Follower::new(KIND, Vec::new(), &inputs);
-    let mut reporter = Reporter::new(KIND, inputs.reports.clone());
+    let (mut reporter, timer) = (Reporter::new(KIND, inputs.reports.clone()), Timer::new());
     // The connection, unless a probe has it; the probe that is under way; when the last one began.
     let (mut prober, mut probes, mut probed_at) = (None, JoinSet::new(), None::<Uptime>);
     loop {
@@ -88,7 +87,7 @@ pub async fn run(mut inputs: Inputs) {
                 let since = runtime.kubelet_agrees.take().map_or_else(uptime, |(_, since)| since);
                 runtime.kubelet_agrees = kubelets_message(&inputs.api.borrow_and_update()).map(|text| (text, since));
             }
-            () = sleep(due.saturating_sub(uptime())) => {}
+            () = timer.at(due) => {}
         }
         let now = uptime();
         runtime.service.settle(now);

@@ -13,13 +13,13 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use self::directory::Wait;
 use self::state::{Reading, Storage};
 use super::{Inputs, Reporter};
 use crate::condition::ConditionType;
-use crate::host::clock::uptime;
+use crate::host::clock::{Timer, uptime};
 use crate::host::disk::{self, Event, Step};
 use crate::host::mounts::{self, Mount};
 
@@ -40,7 +40,7 @@ pub async fn run(inputs: Inputs) {
     // Readings and probes run outside the loop: a dead disk must not stop reports.
     let (mut readings, mut probes) = (JoinSet::new(), JoinSet::new());
     let (sender, mut events) = mpsc::unbounded_channel();
-    let mut running = BTreeMap::<PathBuf, Running>::new();
+    let (mut running, timer) = (BTreeMap::<PathBuf, Running>::new(), Timer::new());
     loop {
         let due = storage.next_reading.min(reporter.due_at(uptime()));
         tokio::select! {
@@ -60,7 +60,7 @@ pub async fn run(inputs: Inputs) {
             Ok(()) = runtimes.changed() => {}
             // In a storm some lines are lost, and nothing else.
             line = lines.recv() => if !line.is_ok_and(|line| storage.prompt(&line, uptime())) { continue },
-            () = sleep(due.saturating_sub(uptime())), if readings.is_empty() => {}
+            () = timer.at(due), if readings.is_empty() => {}
         }
         let now = uptime();
         let root_dir = kubelet.borrow().as_ref().and_then(|facts| facts.root_dir.clone());
