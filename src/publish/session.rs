@@ -27,7 +27,7 @@ use crate::trouble::{Trouble, Troubles};
 /// How often the credential's files are checked: a node that joins gets them at any moment.
 pub const CHECK_EVERY: Duration = Duration::from_secs(10);
 /// The same while they can be used.
-const CHECK_USED_EVERY: Duration = Duration::from_secs(30);
+const CHECK_USED_EVERY: Duration = Duration::from_mins(1);
 /// The time for reading the credential's files: a disk may hang.
 const READ_DEADLINE: Duration = Duration::from_secs(10);
 const RENEW_BEFORE: Duration = Duration::from_mins(1);

@@ -22,7 +22,9 @@ use crate::host::kubelet::{Port, Watched};
 use crate::host::process::ProcessId;
 
 const PATH: &str = "/healthz/syncloop";
-const EVERY: Duration = Duration::from_secs(30);
+const EVERY: Duration = Duration::from_mins(1);
+/// The interval while the loop does not run, or the kubelet does not answer.
+const EVERY_UNSURE: Duration = Duration::from_secs(30);
 /// The interval while the kubelet does not tell us: its log may have a line for each refusal.
 const EVERY_REFUSED: Duration = Duration::from_mins(10);
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -63,7 +65,11 @@ pub async fn ask(config: &Config, watched: &mut watch::Receiver<Watched>, api: &
             Ok(client) => answer(client, port.address).await,
             Err(why) => Answer::Silent(why.clone()),
         };
-        let pause = if let Answer::Refused(_) = &answer { EVERY_REFUSED } else { EVERY };
+        let pause = match &answer {
+            Answer::Said(SyncLoop::Runs) => EVERY,
+            Answer::Said(_) | Answer::Silent(_) => EVERY_UNSURE,
+            Answer::Refused(_) => EVERY_REFUSED,
+        };
         let next = next_multiple(uptime(), pause);
         silent = if let Answer::Silent(_) = &answer { silent + 1 } else { 0 };
         connected = client.ok().filter(|_| silent == 0).map(|client| (asked.clone(), client));
