@@ -336,7 +336,7 @@ scheduler:
 # The nodes' /usr/bin/python3 also needs python3-apt, which Debian has by default.
 ansible:
 	@$(call INSTALL,python3:python3)
-	@[ -x "$(ANSIBLE)/bin/ansible-playbook" ] || tests/step.sh "pip install ansible-core" sh -c 'python3 -m venv "$(ANSIBLE)" && "$(ANSIBLE)/bin/pip" install --quiet ansible-core==$(ANSIBLE_VERSION)'
+	@[ -x "$(ANSIBLE)/bin/ansible-playbook" ] || tests/step.sh "pip install ansible-core" sh -c 'python3 -m venv "$(ANSIBLE)" && "$(ANSIBLE)/bin/pip" install --quiet --no-cache-dir ansible-core==$(ANSIBLE_VERSION)'
 
 kernel:
 	@$(call INSTALL,$(GUEST_PROGRAMS))
