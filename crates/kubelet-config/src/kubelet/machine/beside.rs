@@ -18,6 +18,8 @@ use crate::kubelet::tree::{Kind, Tree};
 pub(crate) struct Beside {
     /// The policy that the CPU and the memory manager have in their state files, by the setting of the policy.
     pub(crate) state_policies: BTreeMap<&'static str, Located<String>>,
+    /// State files that are not JSON.
+    pub(crate) broken_states: Vec<Location>,
     /// Settings that name a file or a directory which is not there.
     pub(crate) missing: Vec<&'static str>,
     /// The files of `staticPodPath` that hold a pod, each with the pod's namespace and name.
@@ -104,6 +106,7 @@ pub(super) fn read(tree: &dyn Tree, unit: &Unit, settings: &Settings) -> Beside 
     let pods = settings.text("staticPodPath").map(|path| static_pods(tree, Path::new(path))).unwrap_or_default();
     Beside {
         state_policies: policies(tree, settings),
+        broken_states: broken_states(tree, settings),
         missing: NAMED.into_iter().filter(is_missing).collect(),
         idle_pods: if pods.is_empty() { static_pods(tree, Path::new(MANIFESTS)) } else { Vec::new() },
         static_pods: pods,
@@ -117,11 +120,27 @@ pub(super) fn read(tree: &dyn Tree, unit: &Unit, settings: &Settings) -> Beside 
 const FILES: [(&str, &str); 2] =
     [("cpuManagerPolicy", "cpu_manager_state"), ("memoryManagerPolicy", "memory_manager_state")];
 
+/// State files below `--root-dir`. A kubelet starts without them, and not with one that it cannot decode.
+const STATES: [&str; 5] =
+    ["actuated_pods_state", "allocated_pods_state", "cpu_manager_state", "dra_manager_state", "memory_manager_state"];
+
+fn root(settings: &Settings) -> &Path {
+    Path::new(settings.text("--root-dir").unwrap_or("/var/lib/kubelet"))
+}
+
+/// State files that were cut off, or that somebody edited.
+fn broken_states(tree: &dyn Tree, settings: &Settings) -> Vec<Location> {
+    let is_broken = |path: &std::path::PathBuf| {
+        let text = path.to_str().and_then(|path| text::small(tree, path));
+        text.is_some_and(|text| serde_json::from_str::<BTreeMap<String, serde_json::Value>>(&text).is_err())
+    };
+    STATES.iter().map(|name| root(settings).join(name)).filter(is_broken).map(|path| Location::file(&path)).collect()
+}
+
 /// The policy under which each file was written, by the setting of the policy.
 fn policies(tree: &dyn Tree, settings: &Settings) -> BTreeMap<&'static str, Located<String>> {
-    let root = Path::new(settings.text("--root-dir").unwrap_or("/var/lib/kubelet"));
     let read = |(setting, name): (&'static str, &str)| {
-        let path = root.join(name);
+        let path = root(settings).join(name);
         let state: serde_json::Value = serde_json::from_str(&text::small(tree, path.to_str()?)?).ok()?;
         let value = state["policyName"].as_str()?.to_owned();
         Some((setting, Located { value, at: Location::file(&path) }))

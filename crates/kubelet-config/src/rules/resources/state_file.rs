@@ -2,12 +2,10 @@
 
 use std::path::Path;
 
-use crate::rules::{Finding, Report, Severity, Snapshot, settings};
+use crate::rules::{Finding, Location, Report, Severity, Snapshot, settings};
 
 pub(in crate::rules) fn other_policy(snapshot: &Snapshot, report: &mut Report) {
-    let unit = &snapshot.unit.name;
-    let commands = snapshot.unit.settings.get(&("Service".to_owned(), "ExecStartPre".to_owned()));
-    let commands = commands.map(|commands| commands.value.as_str());
+    report.findings.extend(snapshot.machine.beside.broken_states.iter().filter_map(|at| broken(snapshot, at)));
     for field in ["cpuManagerPolicy", "memoryManagerPolicy"] {
         let Some((state, policy)) =
             snapshot.machine.beside.state_policies.get(field).zip(snapshot.settings.text(field))
@@ -15,27 +13,40 @@ pub(in crate::rules) fn other_policy(snapshot: &Snapshot, report: &mut Report) {
             continue;
         };
         let file = &state.at.file;
-        let name = Path::new(&**file).file_name().unwrap_or_default().to_string_lossy();
-        // OpenShift's unit removes the file before each start.
-        let is_removed = commands.is_some_and(|commands| commands.contains(&*name));
-        if is_removed || policy == state.value {
-            continue;
-        }
-        let severity = if commands.is_some_and(may_remove_it) { Severity::Warning } else { Severity::Fatal };
-        let unless = if severity == Severity::Warning { ", unless ExecStartPre= removes the file" } else { "" };
+        let Some((severity, unless)) = if_it_stays(snapshot, file).filter(|_| policy != state.value) else { continue };
         let message = format!(
             "{}, but {file} was written with policy {old}. The kubelet exits at its start with 'configured policy \
              \"{policy}\" differs from state checkpoint policy \"{old}\"'{unless}",
             settings::shown(snapshot, field),
             old = state.value
         );
-        let fix = format!("drain the node, then `systemctl stop {unit}; rm {file}; systemctl start {unit}`");
-        report.add(
-            Finding::new("RS006", severity, settings::place(snapshot, field), message)
-                .say(fix)
-                .step(state.at.clone(), format!("policyName is {}", state.value)),
-        );
+        let found = finding(snapshot, severity, settings::place(snapshot, field), file, message);
+        report.add(found.step(state.at.clone(), format!("policyName is {}", state.value)));
     }
+}
+
+fn finding(snapshot: &Snapshot, severity: Severity, at: Location, file: &str, message: String) -> Finding {
+    let unit = &snapshot.unit.name;
+    let fix = format!("drain the node, then `systemctl stop {unit}; rm {file}; systemctl start {unit}`");
+    Finding::new("RS006", severity, at, message).say(fix)
+}
+
+/// How bad a state file is, and the exception; nothing if a command before each start removes it, as OpenShift's does.
+fn if_it_stays(snapshot: &Snapshot, file: &str) -> Option<(Severity, &'static str)> {
+    let commands = snapshot.unit.settings.get(&("Service".to_owned(), "ExecStartPre".to_owned()));
+    let commands = commands.map_or("", |commands| commands.value.as_str());
+    let name = Path::new(file).file_name().unwrap_or_default().to_string_lossy();
+    (!commands.contains(&*name)).then_some(())?;
+    let may_go = may_remove_it(commands);
+    Some(if may_go { (Severity::Warning, ", unless ExecStartPre= removes the file") } else { (Severity::Fatal, "") })
+}
+
+/// A file that a crash has cut off.
+fn broken(snapshot: &Snapshot, at: &Location) -> Option<Finding> {
+    let (severity, unless) = if_it_stays(snapshot, &at.file)?;
+    let message =
+        format!("{} is not whole JSON: the kubelet exits, because it cannot restore its state{unless}", at.file);
+    Some(finding(snapshot, severity, at.clone(), &at.file, message))
 }
 
 /// Whether commands may remove a state file without its name: by a pattern, in a script, or in a directory that they name.

@@ -147,9 +147,7 @@ fn a_state_file_of_another_policy_is_fatal_unless_the_unit_removes_it() {
     assert!(one(&tree, "RS006").starts_with("fatal /var/lib/kubelet/config.yaml:5: "));
     let back = with("").file(state, "{\"policyName\":\"Static\"}");
     assert!(one(&back, "RS006").starts_with("fatal /var/lib/kubelet/config.yaml: "), "{}", one(&back, "RS006"));
-    for fine in ["{\"policyName\":\"Static\"}", "{\"policyName\":", "[]", ""] {
-        assert_eq!(one(&tree.clone().file(state, fine), "RS006"), "", "{fine}");
-    }
+    assert_eq!(one(&tree.clone().file(state, "{\"policyName\":\"Static\"}"), "RS006"), "");
     let elsewhere = tree.clone().file("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--root-dir=/data\n");
     assert_eq!(one(&elsewhere, "RS006"), "");
     let removed = tree.file(
@@ -170,6 +168,23 @@ fn a_state_file_of_another_policy_is_fatal_unless_the_unit_removes_it() {
         assert!(before(command).starts_with("warning "), "{command}");
     }
     assert!(before("/sbin/modprobe br_netfilter").starts_with("fatal "));
+}
+
+#[test]
+fn a_state_file_that_is_cut_off_is_fatal() {
+    let says = |name: &str, text: &str, release: &str| {
+        let tree = with("").file(format!("/var/lib/kubelet/{name}"), text);
+        found(&tree, Inputs { version: release.parse().ok(), ..Inputs::default() }, "RS006").join("|")
+    };
+    for text in ["", "[]", "{\"policyName\":", "{\"policyName\":\"none\"}\"}"] {
+        for name in ["cpu_manager_state", "memory_manager_state", "allocated_pods_state", "actuated_pods_state"] {
+            let said = says(name, text, "1.33.2");
+            assert!(said.starts_with(&format!("fatal /var/lib/kubelet/{name}: ")), "{name} {text}: {said}");
+        }
+    }
+    assert!(says("dra_manager_state", "{", "1.34.1").starts_with("fatal "));
+    assert_eq!(says("device-plugins/kubelet_internal_checkpoint", "{", "1.36.3"), "");
+    assert_eq!(says("allocated_pods_state", "{\"entries\":{}}", "1.36.3"), "");
 }
 
 #[test]
