@@ -3,9 +3,9 @@
 use super::lost::{Arrived, MAX_FINDINGS, holds_flags, quoted, two_paths};
 use super::references::own_arguments;
 use super::remedy::{add_flags, delete_line_if, env_file_line, is_one_line, meant_assignment, usual_file};
-use super::{Finding, Location, Report, Severity, Snapshot, Step};
+use super::{Finding, Lifecycle, Location, Report, Severity, Snapshot, Step};
 use crate::kubelet::snapshot::UnreadFile;
-use crate::kubelet::systemd::{Assignment, EnvFile, EnvFileState, Event, EventKind};
+use crate::kubelet::systemd::{Assignment, EnvFile, EnvFileState, Event, EventKind, Exec};
 use crate::kubelet::unread;
 
 pub(super) fn not_read(snapshot: &Snapshot, report: &mut Report) {
@@ -117,12 +117,39 @@ fn assigned(snapshot: &Snapshot, finding: Finding, event: &Event, lost: &[String
     }
 }
 
+/// What may write an environment file before the kubelet's first start, in words.
+fn may_come(snapshot: &Snapshot, file: &EnvFile) -> Option<String> {
+    let is_before = snapshot.lifecycle == Lifecycle::BeforeFirstStart;
+    (is_before && file.state == EnvFileState::Missing && two_paths(&file.path).is_none()).then_some(())?;
+    if file.path.starts_with("/run") || file.path.starts_with("/var/run") {
+        return Some("/run is empty until the boot".to_owned());
+    }
+    let required = snapshot.unit.settings.get(&("Unit".to_owned(), "Requires".to_owned()))?;
+    let is_runtime = |name: &str| ["containerd", "cri", "docker"].iter().any(|runtime| name.starts_with(runtime));
+    let mut names = required.value.split_whitespace();
+    let service = names.find(|name| name.ends_with(".service") && !is_runtime(name))?;
+    Some(format!("{service}, which the unit requires, may write it"))
+}
+
+/// The words of `ExecStart=` with a variable that such a file may set.
+pub(super) fn not_known_yet(snapshot: &Snapshot) -> Vec<Location> {
+    let is_to_come = snapshot.unit.env_files.iter().any(|file| may_come(snapshot, file).is_some());
+    let references = snapshot.unit.exec.iter().filter(|_| is_to_come).flat_map(Exec::references);
+    references.filter(|(name, ..)| !snapshot.unit.variables.contains_key(name)).map(|(_, at, _)| at).collect()
+}
+
 pub(super) fn required_missing(snapshot: &Snapshot, report: &mut Report) {
     let unit = &snapshot.unit.name;
     let files = snapshot.unit.env_files.iter();
     let is_missing = |file: &&EnvFile| file.state == EnvFileState::Missing && two_paths(&file.path).is_none();
     for file in files.filter(|file| !file.optional).filter(is_missing) {
         let (path, declared) = (file.path.display(), &file.declared);
+        if let Some(why) = may_come(snapshot, file) {
+            let message = format!("{path} does not exist yet, and systemd cannot start {unit} without it: {why}");
+            let finding = Finding::new("SD012", Severity::Info, declared.clone(), message);
+            report.add(finding.say("nothing, if it is written before the kubelet starts"));
+            continue;
+        }
         let message = format!("systemd cannot start {unit}: {path} does not exist, and `EnvironmentFile=` requires it");
         let fix = format!("create {path}, or write `EnvironmentFile=-{path}`");
         report.add(Finding::new("SD012", Severity::Fatal, declared.clone(), message).say_at(declared, fix));
@@ -133,10 +160,11 @@ fn two_on_one_line(snapshot: &Snapshot, file: &EnvFile) -> Option<Finding> {
     let paths = two_paths(&file.path).filter(|_| file.state == EnvFileState::Missing)?;
     let at = &file.declared;
     let severity = if file.optional { Severity::Error } else { Severity::Fatal };
-    let message = format!(
-        "the `EnvironmentFile=` at {at} names {} files, and systemd takes them for one path with a space in it: it reads none",
-        paths.len()
-    );
+    let what = match paths.len() {
+        1 => "has a comment after its path, and systemd takes it for a part of the path: it reads no file".to_owned(),
+        files => format!("names {files} files, and systemd takes them for one path with a space in it: it reads none"),
+    };
+    let message = format!("the `EnvironmentFile=` at {at} {what}");
     let arrived = Arrived::of(snapshot);
     let is_meant = |file: &&UnreadFile| paths.iter().any(|path| path.trim_start_matches('-') == &*file.at.file);
     let unread = snapshot.unread_files.iter().filter(is_meant).flat_map(|file| &file.assignments);

@@ -132,9 +132,10 @@ pub(super) fn duration(secs: u64) -> String {
     }
 }
 
-/// The paths of a line that was meant to name several: systemd takes all of it as one.
+/// The paths of a line that was meant to name several, or has a comment after its path: systemd takes all of it as one.
 pub(super) fn two_paths(path: &Path) -> Option<Vec<&str>> {
-    let paths: Vec<&str> = path.to_str()?.split_whitespace().collect();
+    let words: Vec<&str> = path.to_str()?.split_whitespace().collect();
+    let paths: Vec<&str> = words.iter().copied().take_while(|word| !word.starts_with('#')).collect();
     let are_paths = paths.iter().skip(1).all(|path| path.trim_start_matches('-').starts_with('/'));
-    (paths.len() > 1 && are_paths).then_some(paths)
+    (words.len() > 1 && !paths.is_empty() && are_paths).then_some(paths)
 }

@@ -313,6 +313,9 @@ pub fn lint(snapshot: &Snapshot) -> Report {
     report
         .findings
         .retain(|one| matches!(one.rule, "CF001" | "CF005") || !undecoded.iter().any(|path| one.names(path)));
+    let unknown = env_files::not_known_yet(snapshot);
+    let is_unknown = |one: &Finding| unknown.iter().any(|at| order::overlaps(at, &one.at));
+    report.findings.retain(|one| one.rule == "SD012" || !is_unknown(one));
     order::settle(&mut report, &|file| snapshot.unit.env_files.iter().any(|one| one.path.as_os_str() == file));
     config::edits::withhold(snapshot, &mut report);
     for finding in &mut report.findings {

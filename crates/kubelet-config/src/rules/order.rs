@@ -99,7 +99,7 @@ fn loss_of(finding: &Finding, all: &[Finding]) -> Option<(&'static str, Location
 }
 
 /// Whether two places are on one line and have a character in common, as far as their columns are known.
-fn overlaps(one: &Location, other: &Location) -> bool {
+pub(super) fn overlaps(one: &Location, other: &Location) -> bool {
     let is_same = one.line == other.line && one.file == other.file;
     let is_known = one.width > 0 && other.width > 0;
     is_same && (!is_known || one.column < other.column + other.width && other.column < one.column + one.width)

@@ -1,6 +1,6 @@
 use crate::kubelet::location::Location;
 use crate::kubelet::resolve::{Inputs, resolve};
-use crate::kubelet::snapshot::{Snapshot, UnreadFile};
+use crate::kubelet::snapshot::{Lifecycle, Snapshot, UnreadFile};
 use crate::kubelet::systemd::{Assignment, Source};
 use crate::kubelet::tree::MemoryTree;
 use crate::rules::lint;
@@ -182,4 +182,42 @@ fn a_comment_that_ends_in_a_backslash_takes_the_next_line() {
         found_in[0].starts_with("error /etc/default/kubelet:2: the comment above ends in a backslash"),
         "{found_in:?}"
     );
+}
+
+#[test]
+fn a_comment_after_the_path_is_a_part_of_it() {
+    let unit = "[Service]\nEnvironmentFile=-/etc/default/kubelet  # extra flags\nExecStart=/usr/bin/kubelet $KUBELET_EXTRA_ARGS\n";
+    let path = "/etc/systemd/system/kubelet.service";
+    let tree = kubeadm().file(path, unit).file(ENV, "KUBELET_EXTRA_ARGS=--cloud-provider=external\n");
+    let tree = tree.without("/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf");
+    let said = found(&tree, external(), "SD013").join("|");
+    assert!(said.starts_with(&format!("error {path}: ")) && said.contains("a comment after its path"), "{said}");
+    let right = unit.replace("  # extra flags", "");
+    assert_eq!(fixed_files(&tree, &external(), "SD013"), [format!("{path}\n{right}")]);
+    assert!(found(&tree, external(), "SD003").is_empty());
+}
+
+#[test]
+fn a_required_file_may_still_come_before_the_first_start() {
+    let says = |unit: &str, file: &str, lifecycle: Lifecycle| {
+        let text = format!(
+            "[Unit]\n{unit}\n[Service]\nEnvironmentFile={file}\nExecStart=/usr/bin/kubelet --system-reserved=memory=${{SIZE}} --kubeconfig=/etc/kubernetes/kubelet.conf\n"
+        );
+        let tree = kubeadm().file("/etc/systemd/system/kubelet.service", text);
+        let tree = tree.without("/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf");
+        let findings = findings_with(&tree, Inputs { lifecycle, ..Inputs::default() }).into_iter();
+        let own = findings.filter(|one| matches!(one.rule, "SD012" | "CF007"));
+        own.map(|one| format!("{:?} {}", one.severity, one.rule)).collect::<Vec<_>>().join("|")
+    };
+    let before = Lifecycle::BeforeFirstStart;
+    for file in ["/run/metadata/afterburn", "/var/run/flannel/subnet.env", "-/run/kubelet.env"] {
+        let said = if file.starts_with('-') { "" } else { "Info SD012" };
+        assert_eq!(says("", file, before), said, "{file}");
+    }
+    assert_eq!(
+        says("Requires=crio.service kubelet-auto-node-size.service", "/etc/node-sizing.env", before),
+        "Info SD012"
+    );
+    assert_eq!(says("Requires=crio.service", "/etc/node-sizing.env", before), "Fatal SD012|Fatal CF007");
+    assert_eq!(says("", "/run/metadata/afterburn", Lifecycle::Running), "Fatal SD012|Fatal CF007");
 }
