@@ -145,7 +145,8 @@ pub(super) fn standalone(snapshot: &Snapshot, report: &mut Report) {
     // Where the flag is lost, that is the mistake.
     let loss = report.findings.iter_mut().find(|one| one.lost_flags.iter().any(|flag| kubeconfig(flag)));
     if let Some(loss) = loss {
-        loss.severity = loss.severity.max(Severity::Error);
+        let least = if settings::is_standalone(snapshot) { Severity::Info } else { Severity::Error };
+        loss.severity = loss.severity.max(least);
         loss.message.push_str(". So ");
         loss.message.push_str(MESSAGE);
         return;

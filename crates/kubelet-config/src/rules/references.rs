@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::lost::{Arrived, MAX_FINDINGS, dropped_names, holds_flags, is_not_expanded, quoted, used_names, whole};
 use super::remedy::{EnvironmentLines, add_flags, add_word, environment_word, has_specifiers, is_one_line};
-use super::{Finding, Launcher, Location, Remedy, Report, Severity, Snapshot, Step, flags_in};
+use super::{Finding, Launcher, Location, Remedy, Report, Severity, Snapshot, Step, flags_in, settings};
 use crate::kubelet::systemd::{Arg, Assignment, Exec, Source, Variable};
 use crate::kubelet::text::nearest;
 
@@ -317,7 +317,8 @@ fn drops(snapshot: &Snapshot, arrived: &Arrived<'_>, exec: &Exec, variable: &Var
     let value = &variable.effective.value;
     let flags = flags_in(value);
     let lost: Vec<_> = flags.iter().filter(|flag| !arrived.has(flag)).collect();
-    let severity = if arrived.lacks_one_of(value) || lost.iter().any(|flag| !arrived.has_name(flag)) {
+    let is_chosen = || settings::is_standalone(snapshot) || lost.iter().all(|flag| arrived.has_name(flag));
+    let severity = if arrived.lacks_one_of(value) || !is_chosen() {
         Severity::Error
     } else if !lost.is_empty() {
         Severity::Info // Given again with other values: most likely on purpose.

@@ -53,6 +53,14 @@ pub(super) fn are_managed(snapshot: &Snapshot) -> bool {
     matches!(snapshot.command.launcher, Launcher::K3s | Launcher::Rke2 | Launcher::K0s)
 }
 
+/// Whether the kubelet is to run static pods alone: an API server it could not even ask whom to let in.
+pub(super) fn is_standalone(snapshot: &Snapshot) -> bool {
+    let settings = &snapshot.settings;
+    let asks = settings.bool("authentication.webhook.enabled") != Some(false);
+    let has_pods = settings.text("staticPodPath").is_some_and(|path| !path.is_empty());
+    settings.text("--kubeconfig").is_none() && has_pods && !asks
+}
+
 /// Where a setting comes from.
 pub(super) fn from<'a>(snapshot: &'a Snapshot, path: &str) -> Option<&'a From> {
     snapshot.settings.get(path).map(|setting| &setting.from)

@@ -201,6 +201,8 @@ fn ignored_line(snapshot: &Snapshot, event: &Event) -> Option<Finding> {
             header_corrected(new(message), event, header)
         }
         EventKind::UnknownKey { section, key } => unknown_key(event, section, key, new),
+        // The documentation of kubeadm has the kubelet's configuration among the drop-ins.
+        _ if snapshot.config.files.iter().any(|file| file.at.file == at.file) => return None,
         EventKind::OutsideSection => outside_section(snapshot, event, new),
         EventKind::MalformedLine => {
             new(format!("this line is neither a section nor an assignment: systemd ignores '{}'", quoted(&event.text)))

@@ -57,9 +57,9 @@ pub(in crate::rules) fn always_allow(snapshot: &Snapshot, report: &mut Report) {
     );
     // Webhook asks the API server, and refuses everybody who cannot be authenticated.
     let has_tokens = has_tokens(snapshot);
-    // MicroK8s is shipped like that.
+    // MicroK8s is shipped like that, and a kubelet that is to be standalone has no choice.
     let is_shipped = snapshot.command.launcher == Launcher::MicroK8s && settings::is_default(snapshot, MODE);
-    let severity = if is_shipped { Severity::Warning } else { Severity::Error };
+    let severity = if is_shipped || settings::is_standalone(snapshot) { Severity::Warning } else { Severity::Error };
     let finding = Finding::new("AU008", severity, settings::place(snapshot, MODE), message);
     if snapshot.settings.text("--kubeconfig").is_none() {
         // With Webhook a kubelet that cannot ask an API server exits.

@@ -197,3 +197,24 @@ fn kubeadms_variable_that_is_set_nowhere_is_named() {
     let found = found(&tree, Inputs::default(), "SD002");
     assert!(found[0].starts_with(&format!("warning {file}:1: KUBELET_KUBEADM_ARGS")), "{found:?}");
 }
+
+#[test]
+fn a_kubelet_that_is_to_be_standalone_lacks_no_kubeconfig() {
+    const OWN: &str = "/etc/systemd/system/kubelet.service.d/20-etcd-service-manager.conf";
+    const FILE: &str = "/etc/systemd/system/kubelet.service.d/kubelet.conf";
+    let says = |flags: &str, config: &str| {
+        let exec = format!("[Service]\nExecStart=\nExecStart=/usr/bin/kubelet {flags}\n");
+        let head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncgroupDriver: systemd\n";
+        let tree = kubeadm().file(OWN, exec).file(FILE, format!("{head}{config}"));
+        let findings = findings_with(&tree, Inputs::default()).into_iter();
+        let own = findings.filter(|one| matches!(one.rule, "SD007" | "SD011" | "AU008"));
+        own.map(|one| format!("{:?} {}", one.severity, one.rule)).collect::<Vec<_>>().join("|")
+    };
+    let config = format!("--config={FILE}");
+    let off = "authentication: {webhook: {enabled: false}, anonymous: {enabled: false}}\nauthorization: {mode: AlwaysAllow}\nstaticPodPath: /etc/kubernetes/manifests\n";
+    assert_eq!(says(&config, off), "Warning AU008|Info SD007|Info SD007|Info SD007");
+    let old = "--address=127.0.0.1 --pod-manifest-path=/etc/kubernetes/manifests --cgroup-driver=systemd";
+    assert!(!says(old, off).contains("Error SD007"));
+    assert!(says(&config, "staticPodPath: /etc/kubernetes/manifests\n").contains("Error SD007"), "it exits");
+    assert!(says("--max-pods=200", off).contains("Error SD007"), "it runs no pod");
+}
