@@ -112,9 +112,34 @@ pub(super) fn dropped_names(unit: &Unit) -> BTreeSet<String> {
     dropped
 }
 
-/// Whether a command has variables that systemd does not expand, for the colon in front of it.
+/// Whether a command has variables that systemd does not expand, for the colon in front of it or what is before their `$`.
 pub(super) fn is_not_expanded(exec: &Exec) -> bool {
-    !exec.expands && exec.words.iter().any(|word| word.text.starts_with('$') && word.text.len() > 1)
+    let texts = || exec.words.iter().map(|word| word.text.as_str());
+    let is_variable = |text: &str| text.starts_with('$') && text.len() > 1 && !is_escaped(text);
+    if exec.expands { texts().any(is_escaped) && !texts().any(is_variable) } else { texts().any(is_variable) }
+}
+
+/// `\$NAME` and `$$NAME`, as a script or a template leaves them in a unit: systemd expands neither.
+pub(super) fn is_escaped(word: &str) -> bool {
+    word.strip_prefix("$$").is_some_and(is_name)
+        || word.strip_prefix("\\$").is_some_and(|name| is_name(name) && !name.starts_with('{'))
+}
+
+/// Why a value is not what it looks like, where a shell, or one equals sign less, would have made another of it.
+pub(super) fn as_written(value: &str) -> Option<&'static str> {
+    if value.starts_with('=') {
+        Some("the second equals sign is a part of it")
+    } else if value.starts_with("~/") {
+        Some("only a shell expands '~'")
+    } else {
+        let has_variable = value.split('$').skip(1).any(is_name);
+        has_variable.then_some("systemd expands ${X} and the word $X of `ExecStart=` alone")
+    }
+}
+
+/// Whether what follows a dollar sign is a variable's name.
+fn is_name(after: &str) -> bool {
+    after.trim_start_matches('{').starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
 }
 
 /// A value as a message shows it.

@@ -12,6 +12,7 @@ use crate::kubelet::label;
 use crate::kubelet::quantity::{self, Quantity};
 use crate::kubelet::table::rows;
 use crate::kubelet::text::nearest;
+use crate::rules::lost::as_written;
 use crate::rules::{Finding, From, Location, Severity, Snapshot, at, flags_in, settings, shortened};
 
 /// The words of maps and lists.
@@ -23,7 +24,9 @@ type Checker = fn(&Snapshot, &str, &Value) -> Option<String>;
 /// The checker of each setting; `--flag` has no field.
 const CHECKERS: &[(&str, Checker)] = &[
     ("--node-labels", node_label),
-    ("--root-dir", |_, _, value| if_not(text(value).starts_with('/'), "it takes an absolute path")),
+    ("--root-dir", |_, _, value| {
+        if_not(text(value).starts_with('/') || as_written(text(value)).is_some(), "it takes an absolute path")
+    }),
     ("address", |_, _, value| {
         let is_taken = text(value).is_empty() || ValueKind::Ip.takes(text(value));
         if_not(is_taken, "it takes an IP address")
@@ -292,7 +295,9 @@ pub(super) fn cpus(text: &str) -> Option<BTreeSet<u32>> {
 fn cpu_option(snapshot: &Snapshot, key: &str, value: &Value) -> Option<String> {
     const GATE: &str = "CPUManagerPolicyAlphaOptions";
     if snapshot.settings.text("cpuManagerPolicy") != Some("static") {
-        return Some("the CPU manager's policy none takes no options".to_owned());
+        return Some(
+            "only the policy static of the CPU manager takes options, and cpuManagerPolicy is none".to_owned(),
+        );
     }
     let minor = snapshot.version.as_ref().map_or(u16::MAX, |version| version.minor.0);
     let is_alpha = match key {

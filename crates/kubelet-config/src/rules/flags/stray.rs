@@ -50,9 +50,22 @@ pub(in crate::rules) fn stray(snapshot: &Snapshot, report: &mut Report) {
     }
 }
 
-/// The colon in front of the command that turns the expansion of variables off, if it has some.
+/// What turns the expansion of variables off: the colon in front of the command, or what is before each `$`.
 fn not_expanded(snapshot: &Snapshot) -> Option<Finding> {
     let exec = snapshot.unit.exec.as_ref().filter(|exec| lost::is_not_expanded(exec))?;
+    let escaped: Vec<_> = exec.words.iter().filter(|word| lost::is_escaped(&word.text)).collect();
+    if let Some(first) = escaped.first().filter(|_| exec.expands) {
+        let is_doubled = first.text.starts_with("$$");
+        let why =
+            if is_doubled { "`$$` is a literal dollar sign" } else { "systemd expands nothing after a backslash" };
+        let all = escaped.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ");
+        let message = format!("{why}: the kubelet gets {} as it is written, and exits", shortened(&all));
+        let exact = |at: &Location| (at.width > 0).then(|| at.clone());
+        // From right to left: an edit moves what is after it.
+        let steps = escaped.iter().rev().map(|word| Step::write(exact(&word.at), &word.at, "", &word.text[1..]));
+        let finding = Finding::new("SD016", Severity::Fatal, first.at.clone(), message);
+        return Some(finding.remedy(steps.collect::<Vec<_>>()));
+    }
     let at = exec.words.first().map_or(&exec.at, |word| &word.at);
     let words = exec.words.iter().map(|word| word.text.as_str());
     let variables: Vec<&str> = words.filter(|text| text.contains('$')).collect();

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use crate::kubelet::resolve::Inputs;
+use crate::kubelet::snapshot::Lifecycle;
 use crate::kubelet::tree::{MemoryTree, Tree as _};
-use crate::rules::tests::support::{DROP_IN, fixed, found, kubeadm};
+use crate::rules::tests::support::{DROP_IN, findings_with, fixed, found, kubeadm};
 
 const EXTRA: &str = "/etc/default/kubelet";
 const CONFIG: &str = "/var/lib/kubelet/config.yaml";
@@ -343,4 +344,48 @@ fn fl004_tells_of_a_second_equals_sign() {
     );
     assert_eq!(fixed_line("--volume-plugin-dir==/data", "1.33.4", "FL004"), "--volume-plugin-dir=/data");
     assert!(of("--node-labels=a=b", "FL004").is_empty());
+}
+
+#[test]
+fn a_path_that_only_a_shell_would_expand_is_taken_as_it_is() {
+    let says = |flags: &str, version_of: &str| {
+        let unit = format!("[Service]\nExecStart=/usr/bin/kubelet {flags}\n");
+        let tree = kubeadm().file("/etc/systemd/system/kubelet.service", unit).without(DROP_IN);
+        let inputs = Inputs { lifecycle: Lifecycle::BeforeFirstStart, ..version(version_of) };
+        let findings = findings_with(&tree, inputs).into_iter();
+        let own = findings.filter(|one| matches!(one.rule, "FL004" | "CF001" | "AU001" | "CF007"));
+        own.map(|one| format!("{:?} {} {}", one.severity, one.rule, one.at)).collect::<Vec<_>>().join("|")
+    };
+    let place = |severity: &str| format!("{severity} FL004 /etc/systemd/system/kubelet.service:2");
+    for (severity, flags) in [
+        ("Fatal", "--config=$HOME/kubelet.yaml --kubeconfig=/etc/kubernetes/kubelet.conf"),
+        ("Fatal", "--config=~/kubelet.yaml --kubeconfig=/etc/kubernetes/kubelet.conf"),
+        ("Fatal", "--config==/var/lib/kubelet/config.yaml --kubeconfig=/etc/kubernetes/kubelet.conf"),
+        ("Fatal", "--kubeconfig==/etc/kubernetes/kubelet.conf"),
+        ("Error", "--kubeconfig==/etc/kubernetes/kubelet.conf --bootstrap-kubeconfig=/etc/kubernetes/kubelet.conf"),
+        ("Error", "--kubeconfig=/etc/kubernetes/kubelet.conf --bootstrap-kubeconfig=$DIR/bootstrap.conf"),
+        ("Fatal", "--kubeconfig=/etc/kubernetes/kubelet.conf --root-dir==/data"),
+        ("Fatal", "--kubeconfig=/etc/kubernetes/kubelet.conf --root-dir=$DIR"),
+        ("Error", "--kubeconfig=/etc/kubernetes/kubelet.conf --provider-id=aws:///$AZ/$ID"),
+    ] {
+        assert_eq!(says(flags, "1.36.3"), place(severity), "{flags}");
+    }
+    let credentials = "--image-credential-provider-config=$D/c --image-credential-provider-bin-dir=$D/bin";
+    let both = format!("{0}|{0}", place("Fatal"));
+    assert_eq!(says(&format!("--kubeconfig=/etc/kubernetes/kubelet.conf {credentials}"), "1.36.3"), both);
+    let cause = of("--max-pods=${PODS}", "FL004").join("");
+    assert!(cause.contains("systemd expands ${X}"), "{cause}");
+}
+
+#[test]
+fn what_is_before_each_dollar_sign_is_one_mistake() {
+    let healthy = kubeadm().read(Path::new(DROP_IN)).unwrap();
+    let healthy = String::from_utf8(healthy).unwrap();
+    for before in ["\\$", "$$"] {
+        let tree = kubeadm().file(DROP_IN, healthy.replace(" $KUBELET", &format!(" {before}KUBELET")));
+        let findings = findings_with(&tree, version("1.33.4"));
+        let said: Vec<_> = findings.iter().map(|one| format!("{} {}", one.rule, one.at)).collect();
+        assert_eq!(said, [format!("SD016 {DROP_IN}:7")], "{before}");
+        assert_eq!(fixed(&tree, &version("1.33.4"), "SD016"), [healthy.clone()], "{before}");
+    }
 }

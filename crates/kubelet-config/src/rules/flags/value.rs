@@ -2,8 +2,9 @@
 
 use super::uses;
 use crate::kubelet::flags::{FlagSpec, table};
+use crate::kubelet::machine::FileState;
 use crate::kubelet::systemd::EventKind;
-use crate::rules::lost::whole;
+use crate::rules::lost::{as_written, whole};
 use crate::rules::{Finding, FlagUse, Report, Severity, Snapshot, at, flags_in, shortened};
 
 /// A flag that begins within a value, where no space is: `a,--name=b`.
@@ -21,6 +22,19 @@ fn is_after_quote(snapshot: &Snapshot, text: &str) -> bool {
     events.any(|event| matches!(event.kind, EventKind::EnvTextAfterQuote) && event.text.starts_with(text))
 }
 
+/// How bad it is that what a flag names is not there, of the flags of which no other rule tells.
+fn without_it(snapshot: &Snapshot, used: &FlagUse) -> Option<Severity> {
+    let bootstraps = || snapshot.flags.uses.iter().any(|other| other.name == "bootstrap-kubeconfig");
+    let exits = match used.name.as_str() {
+        "config" | "root-dir" | "image-credential-provider-bin-dir" | "image-credential-provider-config" => true,
+        "kubeconfig" => !bootstraps(),
+        "bootstrap-kubeconfig" => matches!(snapshot.machine.kubeconfig, FileState::Missing { .. }),
+        "cert-dir" | "provider-id" => false,
+        _ => return None,
+    };
+    Some(if exits { Severity::Fatal } else { Severity::Error })
+}
+
 pub(in crate::rules) fn bad_value(snapshot: &Snapshot, report: &mut Report) {
     let minor = snapshot.version.as_ref().map(|version| version.minor);
     for used in uses(snapshot) {
@@ -32,15 +46,19 @@ pub(in crate::rules) fn bad_value(snapshot: &Snapshot, report: &mut Report) {
         let (form, example) = spec.value.form();
         let (severity, message, fix) = if !spec.value.takes(&used.value) {
             let fix = format!("write {form}, for example `{flag}={example}`,");
-            (Severity::Fatal, format!("the kubelet exits because of {flag}='{value}': the flag takes {form}"), fix)
+            let why = as_written(&used.value).map(|why| format!(". {why}")).unwrap_or_default();
+            (Severity::Fatal, format!("the kubelet exits because of {flag}='{value}': the flag takes {form}{why}"), fix)
         } else if used.value_in_next_word && names_a_flag(&used.value) {
             let message = format!("{flag} has no value: the kubelet takes '{value}' as its value and not as a flag");
             (Severity::Error, message, format!("write {flag}=VALUE, or delete {flag},"))
         } else if let Some(rest) = used.value.strip_prefix('=') {
             let message = format!("{flag} has two equals signs: the second one is a part of its value, {value}");
-            let finding = Finding::new("FL004", Severity::Error, at, message);
+            let finding = Finding::new("FL004", without_it(snapshot, used).unwrap_or(Severity::Error), at, message);
             report.add(finding.with(at::set_value(snapshot, used, rest)));
             continue;
+        } else if let Some((why, severity)) = as_written(&used.value).zip(without_it(snapshot, used)) {
+            let message = format!("{flag} is '{value}', as it is written: {why}");
+            (severity, message, "write the value out".to_owned())
         } else if let Some(flag) =
             flags_in(&used.value).first().filter(|found| found.offset > 0 && !in_braces(snapshot, used))
         {
