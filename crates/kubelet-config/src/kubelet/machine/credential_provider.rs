@@ -41,10 +41,14 @@ pub(super) fn problems(tree: &dyn Tree, settings: &Settings) -> Vec<Problem> {
         Err(error) => return vec![problem(&error.at, error.reason)],
     };
     let mut found = unknown(document.entries(), &FIELDS);
-    if document.get("kind").and_then(Node::text).as_deref() != Some("CredentialProviderConfig") {
+    let is_bare = FIELDS[..2].iter().all(|field| document.get(field).is_none());
+    if is_bare {
+        let why = format!("apiVersion: {GROUP}v1 and kind: CredentialProviderConfig are missing");
+        found.push(problem(&at, why));
+    } else if document.get("kind").and_then(Node::text).as_deref() != Some("CredentialProviderConfig") {
         found.push(problem(&at, "the kind is not CredentialProviderConfig".to_owned()));
     }
-    found.extend(bad_version(&document, GROUP).map(|why| problem(&at, why)));
+    found.extend(bad_version(&document, GROUP).filter(|_| !is_bare).map(|why| problem(&at, why)));
     let providers = document.get("providers").map(Node::items).unwrap_or_default();
     if providers.is_empty() {
         found.push(problem(&at, "it has no providers".to_owned()));

@@ -1,7 +1,7 @@
 //! Drop-ins: which files are read, in which order, and which look as if they were; systemd.unit(5), and
 //! `src/shared/dropin.c`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -119,6 +119,13 @@ fn near_misses(
     visited: &[PathBuf],
     events: &mut Events,
 ) {
+    // `/etc/systemd/kubelet.service.d` lacks a directory.
+    let above: BTreeSet<&Path> = directories.iter().filter_map(|directory| directory.parent()).collect();
+    for path in above.iter().flat_map(|above| unit_names.iter().map(move |unit| above.join(format!("{unit}.d")))) {
+        if tree.list(&path).is_ok() && !visited.contains(&path) {
+            not_read(tree, &path, NotADropIn::Directory, events);
+        }
+    }
     for directory in directories {
         for entry in tree.list(directory).unwrap_or_default() {
             let Some(name) = entry.to_str() else { continue };

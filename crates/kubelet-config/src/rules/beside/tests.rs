@@ -142,6 +142,8 @@ fn a_configuration_of_credential_providers_that_the_kubelet_refuses() {
             || line == 1 && found.contains(&format!("fatal {PATH}: "));
         assert!((is_at || why.is_empty()) && found.starts_with("fatal") && found.contains(why), "{new}: {found}");
     }
+    let bare = judged(&text[text.find("providers:").unwrap()..]);
+    assert!(bare.starts_with("fatal") && bare.contains("kind: Cred") && !bare.contains('|'), "one mistake: {bare}");
     assert!(judged(&format!("{text}{}", text.split_once("providers:\n").unwrap().1)).contains("given twice"));
     // The file is read strictly since 1.32; what a slip was meant to set is missing before, too.
     for release in ["1.31.2", ""] {

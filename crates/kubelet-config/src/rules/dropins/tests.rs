@@ -14,6 +14,8 @@ fn a_file_that_is_no_drop_in_is_an_error_with_a_wanted_flag() {
         (format!("{DIRECTORY}/.20-cloud.conf"), "[Service]\n", "warning"),
         (format!("{DIRECTORY}/.20-cloud.conf.swp"), "[Service]\n", "info"),
         ("/etc/systemd/system/kubelet.d/20-cloud.conf".to_owned(), FLAG, "error"),
+        ("/etc/systemd/kubelet.service.d/20-cloud.conf".to_owned(), FLAG, "error"),
+        ("/usr/lib/systemd/kubelet.service.d/20-cloud.conf".to_owned(), FLAG, "error"),
         ("/etc/systemd/system/kubelet-.service.d/20-cloud.conf".to_owned(), "[Service]\n", "info"),
     ] {
         let found = found(&kubeadm().file(&path, text), external(), "SD009");
