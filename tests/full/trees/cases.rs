@@ -1,5 +1,6 @@
 //! What the kubelets are asked: the hosts of the repository, and a sound configuration with one change.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
@@ -7,7 +8,7 @@ use std::{env, fs};
 use anyhow::{Context as _, Result};
 use nodevigil_e2e::support::{output, repository};
 
-use super::tree;
+use super::{slips, tree};
 
 const ANSWERS: &str = "crates/kubelet-config/src/rules/config/answers.txt";
 
@@ -50,10 +51,14 @@ pub(crate) fn all() -> Result<Vec<Case>> {
     cases.sort_by(|a, b| a.name.cmp(&b.name));
     let share: usize = env::var("ORACLE_SHARE").ok().map_or(Ok(1), |text| text.parse()).context("ORACLE_SHARE")?;
     let answers = fs::read_to_string(repository().join(ANSWERS)).context(ANSWERS)?;
-    let lines = answers.lines().filter(|line| !line.starts_with('#')).step_by(share.max(1));
-    for line in lines {
-        let mut parts = line.splitn(3, ' ').skip(1);
-        let (Some(place), Some(change)) = (parts.next(), parts.next()) else { continue };
+    let answered = answers.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(' '));
+    let answered = answered.map(|(_, change)| change.to_owned());
+    let of_fields = slips::in_fields().map(|change| format!("file {change}"));
+    let of_flags = slips::in_flags().map(|change| format!("flag {change}"));
+    let mut seen = BTreeSet::new();
+    let changes = answered.chain(of_fields).chain(of_flags).filter(|change| seen.insert(change.clone()));
+    for change in changes.step_by(share.max(1)) {
+        let (place, change) = change.split_once(' ').context("a place and a change")?;
         let lines = format!("{}\n", change.replace("\\n", "\n"));
         if place == "flag" {
             cases.push(Case { name: format!("flag {change}"), source: Source::Flag(change.to_owned()) });

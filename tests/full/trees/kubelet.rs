@@ -27,7 +27,7 @@ const STARTED: &str = "Starting Kubelet Plugin Manager";
 /// A server that cannot listen, and a certificate that cannot be read, end the kubelet a moment after that.
 const SETTLED_AFTER: Duration = Duration::from_millis(200);
 /// Of older ones, which are out of support, `tests/full/kubelet` compares the flags.
-const OLDEST: Minor = Minor(34);
+pub(crate) const OLDEST: Minor = Minor(34);
 const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A kubelet that can be asked.

@@ -1,7 +1,7 @@
 //! Whole configurations, judged by real kubelets: `nodevigil check` must be fatal if and only if the kubelet exits, and of a kubelet that
 //! starts each setting must be what the kubelet prints.
 //!
-//! The trees are those of `tests/hosts` and a sound one with each change of `answers.txt`, in the file, in a drop-in or as a flag. Each
+//! The trees are those of `tests/hosts` and a sound one with each change of `answers.txt` and of `slips`, in the file, in a drop-in or as a flag. Each
 //! kubelet of `KUBEBUILDER_ASSETS` and `NODEVIGIL_KUBELETS` gets the arguments that the resolver finds, in the tree as its root, in namespaces
 //! of its own, with a real containerd. It exits with its reason, or reaches the point after which its configuration stops it no more.
 //!
@@ -24,6 +24,7 @@ use nodevigil_e2e::support::{cgroups, say, wait_until};
 mod cases;
 mod compare;
 mod kubelet;
+mod slips;
 mod tree;
 
 use cases::Case;

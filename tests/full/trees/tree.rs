@@ -11,8 +11,8 @@ use nodevigil_e2e::support::{namespaces, output};
 const UNIT: &str = "[Service]\nExecStart=/usr/bin/kubelet\n";
 const DROP_IN: &str = "[Service]\nEnvironmentFile=-/etc/default/kubelet\nExecStart=\n\
                        ExecStart=/usr/bin/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf --config=/var/lib/kubelet/config.yaml $KUBELET_EXTRA_ARGS\n";
-pub(crate) const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
-/// What a sound configuration has besides. A change replaces the line of its field.
+/// A sound configuration. A change replaces the line of its field.
+const HEAD: [&str; 2] = ["apiVersion: kubelet.config.k8s.io/v1beta1\n", "kind: KubeletConfiguration\n"];
 const REST: [&str; 3] = ["cgroupDriver: cgroupfs\n", "clusterDNS: [10.96.0.10]\n", "systemReserved: {memory: 500Mi}\n"];
 /// An API server that does not answer.
 const KUBECONFIG: &str = "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n\
@@ -35,7 +35,10 @@ const MAX_TEXT_BYTES: u64 = 100_000;
 /// Writes a sound tree, with these lines in its configuration, in its drop-in and in the kubelet's arguments.
 pub(crate) fn write(root: &Path, config: &str, drop_in: Option<&str>, arguments: &str) -> Result<()> {
     let field = config.split(':').next().unwrap_or_default();
-    let rest: String = REST.iter().filter(|line| line.split(':').next() != Some(field)).copied().collect();
+    let without = |field: &str, lines: &[&str]| -> String {
+        lines.iter().filter(|line| line.split(':').next() != Some(field)).copied().collect()
+    };
+    let (head, rest) = (without(field, &HEAD), without(field, &REST));
     let directory = drop_in.map_or("", |_| "--config-dir=/etc/kubernetes/kubelet.conf.d ");
     for (path, text) in [
         ("usr/lib/systemd/system/kubelet.service", UNIT.to_owned()),
@@ -44,11 +47,14 @@ pub(crate) fn write(root: &Path, config: &str, drop_in: Option<&str>, arguments:
         ("etc/kubernetes/kubelet.conf", KUBECONFIG.to_owned()),
         ("etc/hostname", "n1\n".to_owned()),
         ("usr/bin/kubelet", String::new()),
-        ("var/lib/kubelet/config.yaml", format!("{HEAD}{config}{rest}")),
+        ("var/lib/kubelet/config.yaml", format!("{head}{config}{rest}")),
     ] {
         put(root, path, &text)?;
     }
-    drop_in.map_or(Ok(()), |text| put(root, "etc/kubernetes/kubelet.conf.d/50-own.conf", &format!("{HEAD}{text}")))
+    drop_in.map_or(Ok(()), |text| {
+        let head = without(text.split(':').next().unwrap_or_default(), &HEAD);
+        put(root, "etc/kubernetes/kubelet.conf.d/50-own.conf", &format!("{head}{text}"))
+    })
 }
 
 fn put(root: &Path, path: &str, text: &str) -> Result<()> {
