@@ -59,7 +59,8 @@ impl Checked<'_> {
     }
 
     fn value(&mut self, node: &Node, path: &str, kind: Kind, version: Option<&Version>) {
-        if node.value == Value::Null {
+        let refuses_null = || fields::of_key(path, self.any_case).is_some_and(Field::refuses_null);
+        if node.value == Value::Null && !refuses_null() {
             return;
         }
         if !fits(node, kind) {

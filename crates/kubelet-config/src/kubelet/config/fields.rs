@@ -95,9 +95,14 @@ impl Field {
             _ => true,
         }
     }
+
+    /// Go makes an empty text of a null, unless the field is a pointer, and takes no such duration.
+    pub(super) fn refuses_null(&self) -> bool {
+        let (FieldDefault::UnlessZero(default) | FieldDefault::IfAbsent(default)) = self.default;
+        self.kind == Kind::Duration && (default == "\"0s\"" || self.default == FieldDefault::UnlessZero(default))
+    }
 }
 
-/// The field of that path.
 pub(crate) fn find(path: &str) -> Option<&'static Field> {
     FIELDS.binary_search_by(|field| field.path.cmp(path)).ok().map(|index| &FIELDS[index])
 }

@@ -149,6 +149,7 @@ fn read(tree: &dyn Tree, path: &Path, used: &FlagUse, drop_in: bool) -> ConfigFi
     let (state, document) = match tree.read(path) {
         Err(error) => (unreadable(&at, &error), None),
         Ok(bytes) => {
+            let bytes = from_utf16(&bytes).unwrap_or(bytes);
             let lines = (1..).zip(bytes.split(|byte| *byte == b'\n'));
             comment_lines.extend(lines.filter(|(_, line)| line.contains(&b'#')).map(|(number, _)| number));
             second_document = second(&bytes).map(|line| at.at(line, 1, 3));
@@ -156,6 +157,18 @@ fn read(tree: &dyn Tree, path: &Path, used: &FlagUse, drop_in: bool) -> ConfigFi
         }
     };
     ConfigFile { at, declared: used.at.clone(), drop_in, state, document, comment_lines, second_document }
+}
+
+/// A file in UTF-16 that a byte order mark announces, in UTF-8: the kubelet reads it as well.
+fn from_utf16(bytes: &[u8]) -> Option<Vec<u8>> {
+    let unit: fn([u8; 2]) -> u16 = match bytes {
+        [0xFF, 0xFE, ..] => u16::from_le_bytes,
+        [0xFE, 0xFF, ..] => u16::from_be_bytes,
+        _ => return None,
+    };
+    let (pairs, []) = bytes.as_chunks::<2>() else { return None };
+    let units: Vec<u16> = pairs.iter().map(|pair| unit(*pair)).collect();
+    String::from_utf16(&units).ok().map(String::into_bytes)
 }
 
 /// The line on which a second document begins, if it holds anything.

@@ -32,6 +32,9 @@ pub(super) fn known(node: Node, prefix: &str, version: Option<&Version>, any_cas
         let field = fields::of_key(&path, any_case).filter(|field| field.is_known_in(version))?;
         if field.kind == Kind::Object {
             entry.node = known(entry.node, &format!("{}.", field.path), version, any_case);
+        } else if let (Kind::List(Kind::Object), Value::List(items)) = (field.kind, &mut entry.node.value) {
+            let prefix = format!("{}[].", field.path);
+            *items = std::mem::take(items).into_iter().map(|item| known(item, &prefix, version, any_case)).collect();
         }
         Some(entry)
     });

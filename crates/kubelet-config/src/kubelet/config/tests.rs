@@ -170,6 +170,13 @@ fn drop_ins_are_strict_about_kind_and_duplicates_and_judged_when_merged() {
 }
 
 #[test]
+fn what_is_no_field_of_an_item_does_not_count() {
+    let config = main_file("shutdownGracePeriodByPodPriority: [{priority: 5, x: 1}]\n");
+    let found = config.get("shutdownGracePeriodByPodPriority").unwrap().to_json();
+    assert_eq!(found, json!([{"priority": 5}]));
+}
+
+#[test]
 fn missing_files_and_directories_are_told() {
     let config = loaded(&MemoryTree::new(), None);
     assert_eq!(states(&config), ["/var/lib/kubelet/config.yaml Missing", "/d Missing"]);

@@ -90,8 +90,10 @@ fn dependent(settings: &mut Settings, config: &Configuration) {
     };
     let main = config.main().map(|main| main.at.file.clone());
     let is_mains = |settings: &Settings, path: &str| main.is_some() && file(settings, path) == main;
+    let mut dropins = config.files.iter().filter(|file| file.drop_in).filter_map(|file| file.document.as_ref());
+    let is_reset = dropins.any(|root| root.get("nodeStatusReportFrequency").is_some());
     if file(settings, "nodeStatusReportFrequency").is_none()
-        && is_mains(settings, "nodeStatusUpdateFrequency")
+        && (is_reset || is_mains(settings, "nodeStatusUpdateFrequency"))
         && let Some(update) = settings.get("nodeStatusUpdateFrequency").cloned()
     {
         settings.0.insert("nodeStatusReportFrequency".to_owned(), update);

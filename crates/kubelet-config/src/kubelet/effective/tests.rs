@@ -164,6 +164,11 @@ fn defaults_that_follow_from_other_settings_do() {
     let settings = settled(&[], Some("nodeStatusUpdateFrequency: 20s\nmaxParallelImagePulls: 3\n"), None, "1.33");
     assert_eq!(value(&settings, "nodeStatusReportFrequency"), json!("20s"));
     assert_eq!(value(&settings, "serializeImagePulls"), json!(false));
+    // What a drop-in takes away gets a default once more, by then of a period that has one.
+    for (drop_in, report) in [("0s", "10s"), ("null", "10s"), ("7m", "7m0s")] {
+        let settings = settled(&[], Some(""), Some(&format!("nodeStatusReportFrequency: {drop_in}\n")), "1.36");
+        assert_eq!(value(&settings, "nodeStatusReportFrequency"), json!(report), "{drop_in}");
+    }
 }
 
 #[test]

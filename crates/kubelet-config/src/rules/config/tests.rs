@@ -260,6 +260,16 @@ fn a_value_that_the_kubelet_cannot_decode_is_one_finding() {
 }
 
 #[test]
+fn a_null_is_no_duration_unless_its_field_may_be_unset() {
+    let found = |text: &str| found(&with(text), version("1.36.3"), "CF001");
+    assert!(found("syncFrequency: null\n")[0].contains("syncFrequency takes a duration such as 1m30s, not null"));
+    assert_eq!(found("shutdownGracePeriod: ~\nauthentication: {webhook: {cacheTTL: null}}\n").len(), 1);
+    assert!(found("cpuCFSQuotaPeriod: null\nmaxPods: null\nlogging: {flushFrequency: null}\n").is_empty());
+    let dropin = with_dir().file("/d/a.conf", format!("{HEAD}syncFrequency: null\n"));
+    assert!(crate::rules::tests::support::found(&dropin, version("1.36.3"), "CF001").is_empty(), "deletes the field");
+}
+
+#[test]
 fn the_kubelet_decodes_a_key_of_another_case_in_a_dropin() {
     for (text, fatal) in [("MaxPods: many", true), ("MaxPods: 5", false), ("Authentication: {X509: 5}", true)] {
         let tree = with_dir().file("/d/a.conf", format!("{HEAD}{text}\n"));
@@ -290,6 +300,7 @@ fn a_value_that_the_kubelet_refuses_is_fatal() {
         "tlsCipherSuites: [TLS_RSA_WITH_RC4]\n",
         "maxPods: -1\nuserNamespaces: {idsPerPod: 65536}\n",
         "kubeReserved: {cpu: -1m}\n",
+        "registerWithTaints: [null]\n",
     ] {
         let found = found(&with(text), Inputs::default(), "CF007");
         assert!(found.len() == 1 && found[0].starts_with(&format!("fatal {CONFIG}:3: ")), "{text}: {found:?}");
@@ -321,6 +332,19 @@ fn a_second_document_is_told_and_merge_keys_count() {
     let reserved: Vec<_> = settings.map("kubeReserved").into_iter().collect();
     assert_eq!(reserved, [("cpu", "200m"), ("pid", "5")]);
     assert!(found(&with("kubeReserved:\n  <<: 5\n"), Inputs::default(), "CF001")[0].starts_with("fatal"));
+}
+
+#[test]
+fn a_file_in_utf_16_is_read_if_a_byte_order_mark_announces_it() {
+    let encoded = |text: &str, bytes: fn(u16) -> [u8; 2]| text.encode_utf16().flat_map(bytes).collect::<Vec<u8>>();
+    let found = |file: Vec<u8>| found(&kubeadm().file(CONFIG, file), version("1.36.3"), "CF001");
+    let marked = format!("\u{feff}{}", text("maxPods: many # é\n"));
+    for bytes in [u16::to_le_bytes, u16::to_be_bytes] {
+        assert!(found(encoded(&marked, bytes))[0].starts_with(&format!("fatal {CONFIG}:3: ")));
+        assert!(found(encoded(&marked.replace("many", "50"), bytes)).is_empty());
+        assert_eq!(found(encoded(&text("maxPods: 50\n"), bytes)).len(), 1);
+    }
+    assert!(found([&encoded(&marked, u16::to_le_bytes)[..], b"x"].concat())[0].contains("it is not UTF-8"));
 }
 
 #[test]

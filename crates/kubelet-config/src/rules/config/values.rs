@@ -263,8 +263,8 @@ fn node_label(_: &Snapshot, key: &str, value: &Value) -> Option<String> {
 fn taint(_: &Snapshot, _: &str, value: &Value) -> Option<String> {
     const EFFECTS: [&str; 4] = ["", "NoSchedule", "PreferNoSchedule", "NoExecute"];
     let part = |key: &str| value.get(key).map(text).unwrap_or_default();
-    // Of a text in a file CF001 tells.
-    if !value.is_object() {
+    // Of a text in a file CF001 tells; a null is a taint without a key.
+    if !value.is_object() && !value.is_null() {
         return None;
     }
     if_not(label::is_key(part("key")), KEY)

@@ -54,7 +54,11 @@ fn of_flags(snapshot: &Snapshot) -> impl Iterator<Item = Set<'_>> {
 fn of_files(snapshot: &Snapshot) -> impl Iterator<Item = Set<'_>> {
     let entries = snapshot.config.get("featureGates").map_or(&[][..], |node| node.entries());
     entries.iter().filter(|entry| !config::are_written_by_distribution(snapshot, &entry.at)).filter_map(|entry| {
-        let Value::Bool(value) = entry.node.value else { return None };
+        let value = match entry.node.value {
+            Value::Bool(value) => value,
+            Value::Null => false, // to Go, in the main file
+            _ => return None,
+        };
         Some(Set { name: &entry.key, value, at: entry.at.clone(), flag: None })
     })
 }

@@ -56,6 +56,8 @@ pub(super) fn key(value: Value) -> Result<String, &'static str> {
         Value::String(text) | Value::Number(text) => Ok(text),
         Value::Bool(value) => Ok(value.to_string()),
         Value::Null => Err("a key of a map is null"),
-        Value::List(_) | Value::Map(_) => Err("a key of a map is a list or a map"),
+        Value::List(_) | Value::Map(_) => {
+            Err("a key of a map is a list or a map, as in a template `{{ … }}` that no program has filled in")
+        }
     }
 }
