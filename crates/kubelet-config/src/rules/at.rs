@@ -2,6 +2,7 @@
 
 use super::{FlagUse, Launcher, Location, Snapshot, Step, shortened};
 use crate::kubelet::systemd::Arg;
+use crate::kubelet::text::chars;
 
 /// The word of a flag (or of its value, `offset` 1, where that is a word of its own).
 pub(super) fn word<'a>(snapshot: &'a Snapshot, used: &FlagUse, offset: usize) -> Option<&'a Arg> {
@@ -29,8 +30,11 @@ pub(super) fn flag(snapshot: &Snapshot, used: &FlagUse) -> Location {
 /// The longest word in which a part is looked for: counting its characters once for each part must not add up.
 const MAX_WORD_BYTES: usize = 8 << 10;
 
-fn chars(text: &str) -> u32 {
-    u32::try_from(text.chars().count()).unwrap_or(u32::MAX)
+/// From the one place to the end of the other, where they are on one line.
+pub(super) fn through(first: &Location, last: &Location) -> Location {
+    let is_known = last.file_line() == first.file_line() && first.width > 0 && last.column > first.column;
+    let width = if is_known { last.column + last.width - first.column } else { first.width };
+    first.at(first.line, first.column, width)
 }
 
 /// Whether flags are items of k3s's and RKE2's lists, written without their dashes and perhaps with quotes.

@@ -12,6 +12,7 @@ const MAX_OF_A_RULE: usize = 100;
 pub(super) fn settle(report: &mut Report, is_env_file: &dyn Fn(&str) -> bool) {
     sort(&mut report.findings);
     fold(&mut report.findings);
+    cover(&mut report.findings);
     text_first(&mut report.findings);
     bound(&mut report.findings);
     explain(&mut report.findings, is_env_file);
@@ -31,6 +32,18 @@ pub(super) fn sort(findings: &mut [Finding]) {
 /// The same thing said twice is said once.
 fn fold(findings: &mut Vec<Finding>) {
     findings.dedup_by(|one, other| one.rule == other.rule && one.at == other.at && one.message == other.message);
+}
+
+/// What is said of words that SD016 calls one mistake goes; what explains the mistake stays.
+fn cover(findings: &mut Vec<Finding>) {
+    let strays = findings.iter().filter(|one| one.rule == "SD016" && one.at.width > 0);
+    let mistakes: Vec<Location> = strays.map(|one| one.at.clone()).collect();
+    let is_in = |at: &Location, mistake: &Location| {
+        let columns = mistake.column..=mistake.column + mistake.width;
+        at.column > 0 && at.file_line() == mistake.file_line() && columns.contains(&at.column)
+    };
+    let is_covered = |at: &Location| mistakes.iter().any(|mistake| is_in(at, mistake));
+    findings.retain(|one| one.rule.starts_with("SD") || one.caused_by.is_some() || !is_covered(&one.at));
 }
 
 /// Of a rule that finds without end, the worst; the last of them says how many there are.

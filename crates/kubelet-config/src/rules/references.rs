@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::lost::{Arrived, MAX_FINDINGS, dropped_names, holds_flags, is_not_expanded, quoted, used_names, whole};
 use super::remedy::{EnvironmentLines, add_flags, add_word, environment_word, has_specifiers, is_one_line};
-use super::{Finding, Launcher, Location, Remedy, Report, Severity, Snapshot, Step, flags_in, settings};
+use super::{Finding, Launcher, Location, Remedy, Report, Severity, Snapshot, Step, at, flags_in, settings};
 use crate::kubelet::systemd::{Arg, Assignment, Exec, Source, Variable};
 use crate::kubelet::text::nearest;
 
@@ -211,10 +211,7 @@ fn shell_commands(snapshot: &Snapshot, report: &mut Report) {
         let end = rest.iter().take(MAX_WORDS).position(|word| word.text.contains(close));
         let inner = &rest[..end.filter(|_| !after.contains(close)).map_or(0, |end| end + 1)];
         words = &rest[inner.len()..];
-        let (at, last) = (first.at(), inner.last().unwrap_or(first).at());
-        let is_known = last.file_line() == at.file_line() && at.width > 0 && last.column > at.column;
-        let width = if is_known { last.column + last.width - at.column } else { at.width };
-        let at = at.at(at.line, at.column, width);
+        let at = at::through(first.at(), inner.last().unwrap_or(first).at());
         let texts: Vec<&str> = std::iter::once(first).chain(inner).map(|word| word.text.as_str()).collect();
         let message = format!(
             "'{}' has a command as in a shell: systemd runs none, and the kubelet gets it as it is",

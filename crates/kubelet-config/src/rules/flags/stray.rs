@@ -2,7 +2,7 @@
 
 use super::MAX_FINDINGS;
 use crate::kubelet::flags::{PositionalArg, table};
-use crate::kubelet::systemd::Assignment;
+use crate::kubelet::systemd::{Arg, Assignment};
 use crate::rules::encoding::{in_ascii, odd_character, plain};
 use crate::rules::lost::{self, Arrived, whole};
 use crate::rules::{Finding, FlagUse, Launcher, Location, Report, Severity, Snapshot, Step, at, flags_in, shortened};
@@ -15,29 +15,32 @@ pub(in crate::rules) fn stray(snapshot: &Snapshot, report: &mut Report) {
         return report.add(finding);
     }
     let arrived = Arrived::of(snapshot);
-    let mut comment: Option<&PositionalArg> = None;
-    let strays = snapshot.flags.strays.iter().filter(|stray| {
-        // The words of a comment are one mistake.
-        let file_line = |stray: &PositionalArg| (stray.at.file.clone(), stray.at.line);
-        if comment.is_some_and(|comment| file_line(comment) == file_line(stray)) {
-            return false;
-        }
-        comment = stray.text.starts_with('#').then_some(*stray);
-        !at::is_built_in(snapshot, stray.word)
-    });
+    let mut said = None;
+    let strays = snapshot.flags.strays.iter().filter(|stray| !at::is_built_in(snapshot, stray.word));
     for stray in strays.take(MAX_FINDINGS) {
-        let (cause, step) = cause(snapshot, &arrived, stray);
+        if said.is_some_and(|last| stray.word <= last) {
+            continue;
+        }
+        let (words, last) = stretch(snapshot, stray);
+        said = Some(last);
+        let place = words.first().zip(words.last()).map(|(first, last)| at::through(first.at(), last.at()));
+        let place = place.unwrap_or_else(|| stray.at.clone());
+        let (cause, step) = unfilled(words, &place).unwrap_or_else(|| cause(snapshot, &arrived, stray));
         let mut text = plain(&stray.text).unwrap_or_else(|| stray.text.clone());
         if text.split_once('=').is_some_and(|(name, _)| table::find(name).is_some()) {
             text.insert_str(0, "--");
         }
         let lost_flags = flags_in(&text).iter().map(whole).collect();
         let word = shortened(&stray.text);
-        let message = format!(
-            "'{word}' is not a flag: the kubelet takes it for a command and exits with 'unknown command{}{word}'. {cause}",
-            if word.is_empty() { "" } else { " " },
-        );
-        let finding = Finding::new("SD016", Severity::Fatal, stray.at.clone(), message);
+        let message = if before(snapshot, stray).is_some_and(has_blank) {
+            format!("{cause}, and '{word}' is not a flag: the kubelet exits")
+        } else {
+            let blank = if word.is_empty() { "" } else { " " };
+            format!(
+                "'{word}' is not a flag: the kubelet takes it for a command and exits with 'unknown command{blank}{word}'. {cause}"
+            )
+        };
+        let finding = Finding::new("SD016", Severity::Fatal, place, message);
         let mut finding = Finding { lost_flags, ..finding }.with(step);
         if literal_variable(snapshot, stray).is_some() {
             let meant = meant(snapshot, &arrived, stray);
@@ -48,6 +51,50 @@ pub(in crate::rules) fn stray(snapshot: &Snapshot, report: &mut Report) {
         }
         report.add(finding);
     }
+}
+
+/// The words of a line that one mistake has made what they are, this one among them, and the index of the last: a template, a flag with
+/// blanks around its equals sign, a comment, a part of a shell's command.
+fn stretch<'a>(snapshot: &'a Snapshot, stray: &PositionalArg) -> (&'a [Arg], usize) {
+    /// More than a template has.
+    const MAX_WORDS: usize = 30;
+    let words = snapshot.command.args.get(1..).unwrap_or_default();
+    let line = stray.at.file_line();
+    let text = |index: usize| {
+        words.get(index).filter(|word| word.at().file_line() == line).map_or("", |word| word.text.as_str())
+    };
+    let this = stray.word;
+    let opened = (this.saturating_sub(MAX_WORDS)..=this).rev().find(|index| text(*index).contains("{{"));
+    let closed = opened.and_then(|first| (first..first + MAX_WORDS).find(|index| text(*index).contains("}}")));
+    let equals = before(snapshot, stray).filter(|used| has_blank(used));
+    let rest = (this + 1..words.len()).take_while(|index| !text(*index).is_empty());
+    let (first, last) = match (opened.zip(closed), equals) {
+        (Some((first, last)), _) if (first..=last).contains(&this) => (first, last),
+        (_, Some(used)) if !text(used.word).is_empty() => (used.word, this),
+        _ if text(this).starts_with('#') || OPERATORS.contains(&text(this)) => (this, rest.last().unwrap_or(this)),
+        _ if is_redirection(text(this)) => {
+            let is_of_it = |index: &usize| is_redirection(text(*index)) || text(index - 1).ends_with(['<', '>']);
+            (this, rest.take_while(is_of_it).last().unwrap_or(this))
+        }
+        _ => (this, this),
+    };
+    (words.get(first..=last).unwrap_or_default(), last)
+}
+
+/// Whether a blank is on a side of the equals sign of a flag with a value.
+fn has_blank(used: &FlagUse) -> bool {
+    let is_empty = used.value.is_empty() && !used.value_in_next_word;
+    let takes_value = used.spec.is_some_and(|spec| !spec.value.stands_alone());
+    takes_value && (is_empty || used.value_in_next_word && used.value == "=")
+}
+
+/// A template that nothing has filled in.
+fn unfilled(words: &[Arg], place: &Location) -> Option<(String, Step)> {
+    let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+    let text = texts.join(" ");
+    let template = shortened(text.get(text.find("{{")?..)?);
+    let cause = format!("'{template}' is a template that no program has filled in");
+    Some((cause, Step::say_at(place, format!("write the value in place of '{template}'"))))
 }
 
 /// What turns the expansion of variables off: the colon in front of the command, or what is before each `$`.
@@ -163,19 +210,22 @@ fn as_written(text: &str) -> Option<(&'static str, &'static str)> {
             "give the comment a line of its own: remove '#' and what follows",
         )),
         _ if is_shell(text) => Some((
-            "It belongs to a shell, and systemd runs no shell",
-            "remove this word. To redirect output use StandardOutput=, to run another command use ExecStartPre=",
+            "It is for a shell, and systemd runs none: StandardOutput= redirects output, ExecStartPre= runs another command",
+            "remove what is for a shell",
         )),
         _ => None,
     }
 }
 
+/// What a shell has between two commands.
+const OPERATORS: [&str; 5] = ["|", "||", "&", "&&", ";"];
+
+fn is_redirection(text: &str) -> bool {
+    text == "<" || text.starts_with("&>") || text.trim_start_matches(|c: char| c.is_ascii_digit()).starts_with('>')
+}
+
 fn is_shell(text: &str) -> bool {
-    matches!(text, "|" | "||" | "&" | "&&" | ";" | "<" | "tee")
-        || text.trim_start_matches(|c: char| c.is_ascii_digit()).starts_with('>')
-        || text.starts_with("&>")
-        || text.starts_with("$(")
-        || text.starts_with('`')
+    OPERATORS.contains(&text) || is_redirection(text) || text.starts_with("$(") || text.starts_with('`')
 }
 
 fn before<'a>(snapshot: &'a Snapshot, stray: &PositionalArg) -> Option<&'a FlagUse> {

@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::kubelet::resolve::Inputs;
 use crate::kubelet::snapshot::Lifecycle;
 use crate::kubelet::tree::{MemoryTree, Tree as _};
+use crate::rules::Severity;
 use crate::rules::tests::support::{DROP_IN, findings_with, fixed, found, kubeadm};
 
 const EXTRA: &str = "/etc/default/kubelet";
@@ -269,6 +270,42 @@ fn sd016_tells_the_cause() {
         assert!(findings[0].starts_with("fatal /etc/default/kubelet:1: "), "{findings:?}");
     }
     assert_eq!(of("\"--v=2 # noisy at night\"", "SD016").len(), 1);
+}
+
+#[test]
+fn a_gate_without_a_value_is_off() {
+    let found =
+        |gate: &str| found(&with_gates(&format!("featureGates: {{{gate}: null}}\n")), version("1.36.3"), "FL006");
+    assert!(found("NoSuchGate")[0].starts_with("fatal"));
+    assert!(found("AllAlpha").is_empty());
+}
+
+#[test]
+fn one_mistake_of_several_words_is_one_finding() {
+    for (before, mistake) in [
+        ("", "--max-pods = 200"),
+        ("--v=2 ", "--max-pods= 200"),
+        ("", "--node-ip = 10.0.0.1"),
+        ("", "--node-ip={{ node_ip }}"),
+        ("--v=2 ", "--node-labels={{ labels | join }}"),
+        ("", "{{ kubelet_extra_args }}"),
+        ("--v=2 ", ">> /var/log/kubelet.log 2>&1"),
+        ("--v=2 ", "2>/dev/null"),
+        ("--v=2 ", "| tee -a /var/log/kubelet.log"),
+        ("--v=2 ", "&& echo started"),
+        ("--v=2 ", "# --max-pods=x is too few"),
+    ] {
+        let tree = kubeadm().file("/etc/default/kubelet", format!("KUBELET_EXTRA_ARGS=\"{before}{mistake}\"\n"));
+        let severe = findings_with(&tree, version("1.36.3")).into_iter().filter(|one| one.severity >= Severity::Error);
+        let found: Vec<_> = severe.map(|one| (one.rule, one.at.column, one.at.width)).collect();
+        let columns = (21 + before.len(), mistake.len());
+        let (column, width) = (u32::try_from(columns.0).unwrap(), u32::try_from(columns.1).unwrap());
+        assert_eq!(found, [("SD016", column, width)], "{mistake}");
+    }
+    let two = kubeadm().file("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=\"--v=2 > /log --max-pods=x\"\n");
+    let findings = findings_with(&two, version("1.36.3")).into_iter().filter(|one| one.severity == Severity::Fatal);
+    let rules: Vec<_> = findings.map(|one| one.rule).collect();
+    assert_eq!(rules, ["SD016", "FL004"], "a flag after the file is another mistake");
 }
 
 #[test]
