@@ -28,17 +28,12 @@ fn given_provider_id(snapshot: &Snapshot) -> Option<(String, Location)> {
     Some((node.text()?, node.at.clone())).filter(|(id, _)| !id.is_empty())
 }
 
-/// Clouds that kubelets up to 1.30 had inside; none that is supported has one.
-const IN_TREE: [&str; 5] = ["openstack", "aws", "azure", "vsphere", "gce"];
-
 pub(super) fn provider_invalid(snapshot: &Snapshot, report: &mut Report) {
     let Some(used) = snapshot.flags.last("cloud-provider") else { return };
     let name = used.value.as_str();
-    if matches!(name, "" | "external") || at::is_built_in(snapshot, used.word) {
-        return;
-    }
+    // Older kubelets have clouds inside.
     let is_old = snapshot.version.as_ref().is_some_and(|version| version.minor <= Minor(30));
-    if is_old && IN_TREE.contains(&name) {
+    if matches!(name, "" | "external") || is_old || at::is_built_in(snapshot, used.word) {
         return;
     }
     let place = at::value_part(snapshot, used, 0, name.len());

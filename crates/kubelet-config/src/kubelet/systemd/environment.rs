@@ -48,15 +48,13 @@ impl Lists {
             }
             return;
         }
-        let mut first: Option<(String, String)> = None;
+        let mut is_first = true;
         for_each_word(context, value, true, &mut |text, at, context| {
             let Some(assigned) = assignment(context, text, &at) else {
-                context.events.add(EventKind::InvalidAssignment { first: first.clone() }, at, &text.text());
+                context.events.add(EventKind::InvalidAssignment { is_first }, at, &text.text());
                 return;
             };
-            if first.is_none() {
-                first = Some((assigned.name.clone(), assigned.value.clone()));
-            }
+            is_first = false;
             if self.environment.len() < MAX_ASSIGNMENTS {
                 self.environment.push(assigned);
             }
@@ -104,7 +102,7 @@ impl Lists {
         for_each_word(context, value, unsets, &mut |word, at, context| {
             let text = word.text();
             if !env_file::is_variable_name(&text) && (!unsets || assignment(context, word, &at).is_none()) {
-                context.events.add(EventKind::InvalidAssignment { first: None }, at, &text);
+                context.events.add(EventKind::InvalidAssignment { is_first: true }, at, &text);
             } else if list.len() < MAX_ASSIGNMENTS {
                 list.push(Located { value: text, at });
             }

@@ -335,9 +335,10 @@ fn gated(snapshot: &Snapshot, refuse: &mut impl FnMut(&'static str, String, &str
         let path = format!("logging.options.{format}.splitStream");
         settings.bool(&path) == Some(true) && matches!(settings::from(snapshot, &path), Some(From::Flag(_)))
     };
-    let needs: [(&'static str, &str, bool); 11] = [
+    let needs: [(&'static str, &str, bool); 12] = [
         ("cpuCFSQuotaPeriod", "CustomCPUCFSQuotaPeriod", period != 100_000_000),
         ("crashLoopBackOff.maxContainerRestartPeriod", "KubeletCrashLoopBackOffMax", true),
+        ("defaultPodSysctls", "DefaultPodSysctls", count(snapshot, "defaultPodSysctls") > 0),
         ("enableSystemLogQuery", "NodeLogQuery", settings.bool("enableSystemLogQuery") == Some(true)),
         ("imageMaximumGCAge", "ImageMaximumGCAge", nanos(snapshot, "imageMaximumGCAge") > 0),
         ("imagePullCredentialsVerificationPolicy", "KubeletEnsureSecretPulledImages", true),
