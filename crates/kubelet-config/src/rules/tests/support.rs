@@ -45,14 +45,21 @@ pub(crate) fn kubeadm() -> MemoryTree {
         .file("/proc/swaps", "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n")
 }
 
-/// A healthy host with a change of `config/answers.txt`.
+/// A healthy host with a change of `config/answers.txt`, which replaces the line of its field.
 pub(crate) fn answered(line: &str) -> MemoryTree {
-    const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
-    const REST: &str = "cgroupDriver: systemd\nclusterDNS:\n- 10.96.0.10\nsystemReserved:\n  memory: 500Mi\n";
+    const LINES: [&str; 5] = [
+        "apiVersion: kubelet.config.k8s.io/v1beta1\n",
+        "kind: KubeletConfiguration\n",
+        "cgroupDriver: systemd\n",
+        "clusterDNS: [10.96.0.10]\n",
+        "systemReserved: {memory: 500Mi}\n",
+    ];
     let tree = match line.split_once(' ') {
         Some(("file", change)) => {
+            let field = |line: &str| line.split(':').next().unwrap_or_default().to_owned();
+            let rest: String = LINES.into_iter().filter(|line| field(line) != field(change)).collect();
             let change = change.replace("\\n", "\n");
-            kubeadm().file("/var/lib/kubelet/config.yaml", format!("{HEAD}{change}\n{REST}"))
+            kubeadm().file("/var/lib/kubelet/config.yaml", format!("{rest}{change}\n"))
         }
         Some(("flag", change)) => kubeadm().file("/etc/default/kubelet", format!("KUBELET_EXTRA_ARGS='{change}'\n")),
         _ => panic!("{line}"),
