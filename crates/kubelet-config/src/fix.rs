@@ -37,14 +37,6 @@ pub struct ChangedFile {
 const MAX_TRIALS: usize = 50;
 
 /// Tries the edits of the findings that are chosen, the worst first. `judge` resolves a tree and runs the rules.
-///
-/// ```
-/// # use kubelet_config::*;
-/// let tree = MemoryTree::new().file("/etc/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/kubelet --max-pod=50\n");
-/// let judge = |tree: &dyn Tree| lint(&resolve(tree, Inputs { version: "1.36.3".parse().ok(), ..Inputs::default() }));
-/// let plan = plan(&tree, &judge, &|finding| finding.rule == "FL001");
-/// assert_eq!(plan.files[0].after, "[Service]\nExecStart=/usr/bin/kubelet --max-pods=50\n");
-/// ```
 pub fn plan(tree: &dyn Tree, judge: &dyn Fn(&dyn Tree) -> Report, is_chosen: &dyn Fn(&Finding) -> bool) -> Plan {
     let mut overlay = Overlay::new(tree);
     let mut report = judge(&overlay);

@@ -6,20 +6,6 @@
 //!
 //! Files come through a [`Tree`]: [`HostTree`] reads a directory as the root of a host, and [`MemoryTree`] holds files for
 //! tests. Nothing else here opens a file, starts a process or asks the network.
-//!
-//! ```
-//! use kubelet_config::{Inputs, MemoryTree, lint, resolve};
-//!
-//! let tree = MemoryTree::new()
-//!     .file("/etc/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/kubelet $ARGS\n")
-//!     .file("/etc/systemd/system/kubelet.service.d/10-args.conf", "[service]\nEnvironment=ARGS=--v=2\n");
-//! let snapshot = resolve(&tree, Inputs::default());
-//! assert_eq!(snapshot.command.args.len(), 1, "the kubelet gets no argument");
-//! let report = lint(&snapshot);
-//! let finding = report.findings.iter().find(|finding| finding.rule == "SD011").unwrap();
-//! assert_eq!(finding.at.to_string(), "/etc/systemd/system/kubelet.service.d/10-args.conf:1");
-//! assert_eq!(finding.lost_flags, ["--v=2"]);
-//! ```
 
 pub mod fix;
 pub mod kubelet;

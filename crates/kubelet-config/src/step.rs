@@ -75,7 +75,6 @@ impl Step {
         }
     }
 
-    /// Whether it writes this text.
     pub(crate) fn writes(&self, text: &str) -> bool {
         matches!(self, Self::Replace { new, .. } | Self::Append { lines: new, .. } if new.contains(text))
     }

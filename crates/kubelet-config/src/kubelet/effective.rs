@@ -41,7 +41,6 @@ pub struct Effective {
 }
 
 impl Effective {
-    /// A setting that is no map.
     pub(super) fn new(value: Value, from: From) -> Self {
         Self { value, from, keys: BTreeMap::new() }
     }
@@ -139,16 +138,6 @@ impl Settings {
 
 /// Settles what counts: flags over files over defaults, by the rules of each flag and of the kubelet's version. Without
 /// a version the newest that the tables know is assumed.
-///
-/// ```
-/// # use kubelet_config::*;
-/// # let tree = MemoryTree::new().file("/etc/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/kubelet --max-pods=50\n");
-/// # let resolved = resolve(&tree, Inputs::default());
-/// # let (flags, config) = (resolved.flags, resolved.config);
-/// let settings = effective_settings(&flags, &config, None);
-/// assert_eq!(settings.get("maxPods").unwrap().value, 50);
-/// assert_eq!(settings.get("podPidsLimit").unwrap().value, -1, "the default");
-/// ```
 pub fn effective_settings(
     flags: &super::flags::CommandLine,
     config: &super::config::Configuration,

@@ -22,12 +22,10 @@ impl ExpectedFlag {
         all
     }
 
-    /// A flag with its value.
     pub(crate) fn new(flag: &'static str, value: &str) -> Self {
         Self { flag, value: value.to_owned() }
     }
 
-    /// As one would write it.
     pub(crate) fn written(&self) -> String {
         format!("--{}={}", self.flag, self.value)
     }
@@ -53,7 +51,6 @@ impl ExpectedFlag {
         flag.name == self.flag && flag.value.or(flag.next).is_some_and(|value| self.is_value(value))
     }
 
-    /// Whether a text holds it.
     pub(crate) fn is_in(&self, text: &str) -> bool {
         flags_in(text).iter().any(|flag| self.matches(flag))
     }

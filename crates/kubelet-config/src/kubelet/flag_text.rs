@@ -3,7 +3,6 @@
 use super::location::Location;
 use super::systemd::Assignment;
 
-/// A flag in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FlagText<'a> {
     /// Its name without dashes, with `-` for `_`.

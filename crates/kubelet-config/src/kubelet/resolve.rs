@@ -55,13 +55,6 @@ pub struct Overrides {
 }
 
 /// Resolves everything: unit, arguments, flags, configuration, settings, and what the kubelet finds around it.
-///
-/// ```
-/// # use kubelet_config::*;
-/// # let tree = MemoryTree::new().file("/etc/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/kubelet --v=2\n");
-/// let snapshot = resolve(&tree, Inputs { version: "1.36.3".parse().ok(), ..Inputs::default() });
-/// assert_eq!(snapshot.flags.uses[0].at.to_string(), "/etc/systemd/system/kubelet.service:2");
-/// ```
 pub fn resolve(tree: &dyn Tree, inputs: Inputs) -> Snapshot {
     let name = inputs.unit.clone().unwrap_or_else(|| layers::candidate_units(tree).swap_remove(0));
     let unit = systemd::resolve_unit(tree, &name, &inputs.manager);

@@ -87,9 +87,7 @@ pub struct ClusterFacts {
     pub(crate) node_exists: Option<bool>,
     /// `spec.providerID`.
     pub provider_id: Option<String>,
-    /// Keys of the Node's taints.
     pub(crate) taints: Option<Vec<String>>,
-    /// Seconds since the Node was created.
     pub(crate) node_age_secs: Option<u64>,
     /// Whether other nodes have a `spec.providerID`: a cloud controller is at work.
     pub(crate) others_have_provider_id: Option<bool>,

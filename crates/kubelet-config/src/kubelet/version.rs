@@ -18,7 +18,6 @@ impl fmt::Display for Minor {
 pub struct Version {
     /// The release series.
     pub minor: Minor,
-    /// The patch release, where it was given.
     pub(crate) patch: Option<u16>,
     /// What follows: `+k3s1`, `-eks-1234`, `-beta.0`.
     pub(crate) suffix: String,

@@ -70,7 +70,6 @@ pub(super) fn exact_part(snapshot: &Snapshot, used: &FlagUse, start: usize, leng
     Some(at.at(at.line, at.column + skipped + before, width))
 }
 
-/// Writes another value of the flag.
 pub(super) fn set_value(snapshot: &Snapshot, used: &FlagUse, new: &str) -> Step {
     let all = 0..used.value.len();
     let place = value_part(snapshot, used, all.start, all.len());

@@ -138,7 +138,6 @@ pub(super) fn inhibit_delay(snapshot: &Snapshot, report: &mut Report) {
     report.add(finding.step(counts.at.clone(), format!("InhibitDelayMaxSec={}", counts.value)));
 }
 
-/// The most entries of `clusterDNS` that are named.
 const MAX_ADDRESSES: usize = 16;
 
 pub(super) fn cluster_dns(snapshot: &Snapshot, report: &mut Report) {

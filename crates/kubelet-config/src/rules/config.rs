@@ -30,7 +30,6 @@ pub(super) fn bad_kind(snapshot: &Snapshot, report: &mut Report) {
     report.findings.extend(files.filter_map(|file| bad(snapshot, file, "CF005")));
 }
 
-/// CF007.
 pub(super) fn invalid(snapshot: &Snapshot, report: &mut Report) {
     report.findings.extend(limits::out_of_ranges(snapshot));
     report.findings.extend(values::wrong_values(snapshot));
@@ -164,7 +163,6 @@ fn ignores(snapshot: &Snapshot, at: &Location) -> &'static str {
     }
 }
 
-/// Why a name is none.
 fn why(path: &str, meant: &str) -> &'static str {
     let name = path.rsplit('.').next().unwrap_or(path);
     if path.eq_ignore_ascii_case(meant) {

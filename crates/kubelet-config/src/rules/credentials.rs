@@ -132,7 +132,6 @@ fn without_certificate(snapshot: &Snapshot) -> Option<Finding> {
     Some(Finding::new("AU001", Severity::Fatal, at.clone(), message).say_at(&at, fix))
 }
 
-/// AU011.
 pub(super) fn standalone(snapshot: &Snapshot, report: &mut Report) {
     const MESSAGE: &str =
         "the kubelet runs without --kubeconfig: it is standalone, talks to no API server and registers no Node";

@@ -130,7 +130,6 @@ fn is_lost(flags: &[String]) -> String {
     if flags.is_empty() { "this value is lost".to_owned() } else { format!("{} is lost", flags.join(" ")) }
 }
 
-/// The place of the first flag in a value.
 fn first_flag(assignment: &Assignment) -> Location {
     flags_in(&assignment.value).first().map_or_else(|| assignment.at.clone(), |flag| place_of(assignment, flag))
 }

@@ -49,7 +49,6 @@ pub(super) fn exception(snapshot: &Snapshot, lost: &[String]) -> Option<String> 
 /// How many findings of a rule are worth having: the kubelet exits at the first of them.
 const MAX_FINDINGS: usize = 32;
 
-/// The flags that are the user's.
 fn uses(snapshot: &Snapshot) -> impl Iterator<Item = &FlagUse> {
     snapshot.flags.uses.iter().filter(|used| !at::is_built_in(snapshot, used.word))
 }
@@ -70,7 +69,6 @@ pub(super) fn unknown(snapshot: &Snapshot, report: &mut Report) {
     }
 }
 
-/// What the kubelet exits with.
 fn exits(used: &FlagUse) -> String {
     format!("exits with 'unknown flag: {}'", shortened(&used.written))
 }
@@ -168,7 +166,6 @@ pub(super) fn removed(snapshot: &Snapshot, report: &mut Report) {
     }
 }
 
-/// What to do about a removed flag.
 fn delete(snapshot: &Snapshot, used: &FlagUse, spec: &FlagSpec) -> Vec<Step> {
     let mut steps = vec![at::delete(snapshot, used)];
     steps.extend(match spec.instead.unwrap_or("nothing") {

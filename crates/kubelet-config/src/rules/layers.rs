@@ -112,7 +112,6 @@ fn replaced(list: &ReplacedList, launcher: Launcher) -> Finding {
 
 /// With what does not reach the kubelet: flags, each with its place, or items of other lists.
 fn with_lost(mut finding: Finding, lost: &[(String, &Location)]) -> Finding {
-    /// The most that are named.
     const MAX_STEPS: usize = 10;
     let named = &lost[..lost.len().min(MAX_STEPS)];
     let mut shown: Vec<String> = named.iter().map(|(item, _)| shortened(item)).collect();

@@ -59,7 +59,6 @@ impl<'a> Arrived<'a> {
         }
     }
 
-    /// Whether the kubelet gets this flag, with whatever value.
     pub(super) fn has_name(&self, flag: &FlagText<'_>) -> bool {
         self.names.contains(flag.name.as_str())
     }
@@ -71,7 +70,6 @@ impl<'a> Arrived<'a> {
     }
 }
 
-/// A flag with its value.
 pub(super) fn whole(flag: &FlagText<'_>) -> String {
     match flag.next {
         Some(next) => format!("{} {next}", flag.text),
@@ -79,7 +77,6 @@ pub(super) fn whole(flag: &FlagText<'_>) -> String {
     }
 }
 
-/// Whether a text holds flags.
 pub(super) fn holds_flags(text: &str) -> bool {
     !flags_in(text).is_empty()
 }
@@ -142,12 +139,10 @@ fn is_name(after: &str) -> bool {
     after.trim_start_matches('{').starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
 }
 
-/// A value as a message shows it.
 pub(super) fn shown_value(value: &str) -> String {
     if value.trim().is_empty() { "empty".to_owned() } else { format!("'{}'", quoted(value)) }
 }
 
-/// `90 s`, `15 min`, `3 h`, `2 d`.
 pub(super) fn duration(secs: u64) -> String {
     match secs {
         ..120 => format!("{secs} s"),

@@ -131,7 +131,6 @@ impl Finding {
         }
     }
 
-    /// With a step of what to do.
     fn with(mut self, step: Step) -> Self {
         self.remedy.steps.push(step);
         self
@@ -147,7 +146,6 @@ impl Finding {
         self.with(Step::say_at(at, what))
     }
 
-    /// With steps that belong together.
     fn remedy(mut self, remedy: impl Into<Remedy>) -> Self {
         let Remedy { steps, by_hand } = remedy.into();
         self.remedy.steps.extend(steps);
@@ -161,13 +159,11 @@ impl Finding {
         self
     }
 
-    /// Whether its message names a field.
     fn names(&self, path: &str) -> bool {
         let mut words = self.message.split(|c: char| !c.is_ascii_alphanumeric() && c != '.');
         words.any(|word| word.trim_end_matches('.') == path)
     }
 
-    /// With another sentence in its message.
     fn and(mut self, sentence: &str) -> Self {
         self.message.push_str(if self.message.ends_with('?') { " " } else { ". " });
         self.message.push_str(sentence);
@@ -191,7 +187,6 @@ impl Finding {
         self
     }
 
-    /// With steps of the chain, if there are any.
     #[must_use]
     pub(crate) fn steps<T: Into<String>>(mut self, steps: impl IntoIterator<Item = (Location, T)>) -> Self {
         self.chain.extend(steps.into_iter().map(|(at, text)| Link { at, text: text.into() }));
@@ -277,11 +272,6 @@ pub(crate) const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uniniti
 pub(crate) const UNINITIALIZED_TOO_LATE_SECS: u64 = 240;
 
 /// Every rule, in the order in which they judge.
-///
-/// ```
-/// let rule = kubelet_config::rules().find(|rule| rule.id == "SD001").unwrap();
-/// assert_eq!(rule.name, "env-overridden-by-file");
-/// ```
 pub fn rules() -> impl Iterator<Item = &'static Rule> {
     const RULES: &[Rule] = include!(concat!(env!("OUT_DIR"), "/rules.rs"));
     RULES.iter()
@@ -293,13 +283,6 @@ pub(crate) fn rule(id: &str) -> Option<&'static Rule> {
 }
 
 /// Judges a snapshot by every rule.
-///
-/// ```
-/// # use kubelet_config::*;
-/// let tree = MemoryTree::new().file("/etc/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/kubelet --max-pod=50\n");
-/// let report = lint(&resolve(&tree, Inputs::default()));
-/// assert!(report.findings.iter().any(|finding| finding.rule == "FL001"), "there is no flag --max-pod");
-/// ```
 pub fn lint(snapshot: &Snapshot) -> Report {
     let mut report = Report::default();
     for rule in rules() {

@@ -11,7 +11,6 @@ use crate::kubelet::quantity;
 use crate::kubelet::text::{bare, nearest, shortened};
 use crate::kubelet::version::Version;
 
-/// The most findings of each kind that are kept.
 const MAX_FINDINGS: usize = 200;
 
 /// Holds a document, or the merge of several, against the table. Keys that the kubelet does not take are added to

@@ -5,7 +5,6 @@ use std::sync::LazyLock;
 use crate::kubelet::table::{minor, rows};
 use crate::kubelet::version::{Minor, Version};
 
-/// What a field takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Bool,

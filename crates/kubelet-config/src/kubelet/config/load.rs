@@ -17,16 +17,6 @@ use crate::kubelet::version::Version;
 const MAX_DROP_INS: usize = 2000;
 
 /// Reads the configuration that the flags name, for a kubelet that is started in the directory `/`.
-///
-/// ```
-/// # use kubelet_config::*;
-/// # let unit = "[Service]\nExecStart=/usr/bin/kubelet --config=/etc/kubelet.yaml\n";
-/// let text = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPod: 50\n";
-/// let tree = MemoryTree::new().file("/etc/systemd/system/kubelet.service", unit).file("/etc/kubelet.yaml", text);
-/// # let command = resolve(&tree, Inputs::default()).command;
-/// let config = load_config(&tree, &parse_flags(&command.args[1..]), None);
-/// assert_eq!(config.unknown[0].path, "maxPod");
-/// ```
 pub fn load_config(tree: &dyn Tree, flags: &CommandLine, version: Option<&Version>) -> Configuration {
     load_config_from(tree, flags, version, Path::new("/"))
 }

@@ -6,7 +6,6 @@ use super::document::{Entry, Node, Value};
 use super::fields::{self, Kind};
 use crate::kubelet::version::Version;
 
-/// What `patch` makes of `target`.
 pub(super) fn patch(target: Option<Node>, patch: Node) -> Node {
     let Value::Map(changes) = patch.value else { return patch };
     let (entries, at) = match target {

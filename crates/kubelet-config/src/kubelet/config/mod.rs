@@ -50,7 +50,6 @@ pub struct ConfigFile {
     pub state: ConfigFileState,
     /// Its content, where it could be parsed.
     pub document: Option<Node>,
-    /// The lines that may have a comment.
     pub(crate) comment_lines: BTreeSet<u32>,
     /// Where a second document begins, which the kubelet does not read.
     pub(crate) second_document: Option<Location>,

@@ -34,7 +34,6 @@ const LEGACY: &[(&str, &str)] = &[
 /// Flags without a field that have a default: `cmd/kubelet/app/options/options.go`.
 const FLAGS: &[(&str, &str)] = &[("--cert-dir", "\"/var/lib/kubelet/pki\""), ("--root-dir", "\"/var/lib/kubelet\"")];
 
-/// The settings that are not set.
 pub(super) fn defaults(config_given: bool, version: Option<&Version>) -> BTreeMap<String, Effective> {
     // Before it was a field, it was a flag with the same default.
     let is_known = |field: &&Field| field.is_known_in(version) || field.path == "containerRuntimeEndpoint";
@@ -51,7 +50,6 @@ pub(super) fn is_setting(field: &Field) -> bool {
     field.kind != Kind::Object && !field.path.contains('[') && !matches!(field.path, "kind" | "apiVersion")
 }
 
-/// A field's default in that version.
 fn of_field(field: &Field, version: Option<&Version>) -> Option<Value> {
     let earlier = BEFORE
         .iter()

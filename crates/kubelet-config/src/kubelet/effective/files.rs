@@ -15,7 +15,6 @@ use crate::kubelet::version::Version;
 
 const EVICTION_HARD: &str = "evictionHard";
 
-/// Lays the files' values over the defaults.
 pub(super) fn lay_over(settings: &mut Settings, config: &Configuration, version: Option<&Version>) {
     let thresholds = settings.get(EVICTION_HARD).cloned();
     for field in FIELDS.iter().filter(|field| defaults::is_setting(field) && field.is_known_in(version)) {

@@ -6,14 +6,6 @@ use crate::kubelet::location::Location;
 use crate::kubelet::systemd::Arg;
 
 /// Reads the arguments after the program's name.
-///
-/// ```
-/// # use kubelet_config::*;
-/// # let tree = MemoryTree::new().file("/etc/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/kubelet --max-pods 50\n");
-/// # let command = resolve(&tree, Inputs::default()).command;
-/// let flags = parse_flags(&command.args[1..]);
-/// assert_eq!((&*flags.uses[0].name, &*flags.uses[0].value), ("max-pods", "50"));
-/// ```
 pub fn parse_flags(words: &[Arg]) -> CommandLine {
     let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
     read(&texts, |index| words[index].at().clone())

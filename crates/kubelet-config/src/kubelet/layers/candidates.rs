@@ -25,12 +25,6 @@ const MAX_OTHERS: usize = 16;
 
 /// The units of this tree that could run a kubelet, the likeliest first: those that start at boot, then those that are
 /// there, then masked ones. `kubelet.service` if there is none.
-///
-/// ```
-/// # use kubelet_config::*;
-/// let tree = MemoryTree::new().file("/etc/systemd/system/k3s.service", "[Service]\nExecStart=/usr/local/bin/k3s agent\n");
-/// assert_eq!(candidate_units(&tree), ["k3s.service"]);
-/// ```
 pub fn candidate_units(tree: &dyn Tree) -> Vec<String> {
     let names = NAMES.into_iter().map(str::to_owned).chain(others(tree));
     let mut found: Vec<String> = names.filter(|name| rank(tree, name).is_some()).collect();

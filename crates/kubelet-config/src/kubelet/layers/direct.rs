@@ -25,7 +25,6 @@ const SHELLS: [&str; 9] = ["sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "r
 const OPTIONS_WITH_VALUE: [&str; 12] =
     ["--who", "--why", "--what", "--mode", "--tag", "-t", "--unit", "-u", "--slice", "--name", "--hostname", "exec"];
 
-/// Finds what the unit starts.
 pub(super) fn find<'a>(tree: &dyn Tree, unit: &'a Unit) -> Result<Start<'a>, Hidden> {
     let words = unit.argv.as_slice();
     let Some(first) = words.first() else { return Ok(Start { launcher: Launcher::Direct, words }) };
@@ -49,7 +48,6 @@ pub(super) fn find<'a>(tree: &dyn Tree, unit: &'a Unit) -> Result<Start<'a>, Hid
     })
 }
 
-/// The first word that decides.
 fn scan(words: &[Arg]) -> Option<Result<Start<'_>, Hidden>> {
     let mut before: Option<&str> = None;
     for (index, word) in words.iter().enumerate() {

@@ -86,11 +86,8 @@ pub(crate) struct UnknownOption {
     pub(crate) at: Location,
     /// Whether a comment may stand on its line.
     pub(crate) has_comment: bool,
-    /// Its values, each with its place.
     pub(crate) items: Vec<(String, Location)>,
-    /// The option that was probably meant.
     pub(crate) meant: Option<&'static str>,
-    /// Whether that one is given, too.
     pub(crate) is_given: bool,
     /// Whether the program exits because of it. Else it logs `Unknown flag` and goes on without it.
     pub(crate) is_fatal: bool,
@@ -101,7 +98,6 @@ pub(crate) struct UnknownOption {
 pub(crate) struct NewArgument {
     /// In front of the first item that counts; a file as a whole, if there is none yet.
     pub(crate) at: Location,
-    /// What comes before the item.
     pub(crate) before: String,
     pub(crate) after: String,
 }
@@ -133,7 +129,6 @@ pub struct KubeletCommand {
     pub(crate) unknown_options: Vec<UnknownOption>,
     /// Where the second layer's files take another flag for the kubelet.
     pub(crate) new_argument: Option<NewArgument>,
-    /// Oddities of an arguments file.
     pub(crate) oddities: Vec<Located<Oddity>>,
     /// Whether the distribution's server is known not to add `--cloud-provider=external` (`None`: not known).
     pub server_disables_cloud_controller: Option<bool>,
@@ -178,14 +173,6 @@ impl KubeletCommand {
 
 /// Derives the kubelet's arguments from the unit's. `hostname` is what a distribution that names the node itself would use;
 /// without it the tree's `/etc/hostname` says.
-///
-/// ```
-/// # use kubelet_config::{*, kubelet::systemd::Manager};
-/// let tree = MemoryTree::new().file("/etc/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/kubelet --v=2\n");
-/// let unit = resolve_unit(&tree, "kubelet.service", &Manager::default());
-/// let command = resolve_command(&tree, &unit, None);
-/// assert_eq!((&*command.args[1].text, command.args[1].at().line), ("--v=2", 2));
-/// ```
 pub fn resolve_command(tree: &dyn Tree, unit: &Unit, hostname: Option<&str>) -> KubeletCommand {
     let direct::Start { launcher, words } = match direct::find(tree, unit) {
         Ok(start) => start,

@@ -22,7 +22,6 @@ struct Program {
 }
 
 impl Program {
-    /// The name of the program and of its directories.
     fn name(self) -> &'static str {
         if self.launcher == Launcher::K3s { "k3s" } else { "rke2" }
     }

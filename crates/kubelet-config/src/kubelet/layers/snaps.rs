@@ -28,7 +28,6 @@ pub(super) fn microk8s(tree: &dyn Tree, unit: &Unit, words: &[Arg]) -> KubeletCo
     read(tree, Launcher::MicroK8s, path, |place, text| args_file::kubelite(place, text, &environment))
 }
 
-/// Canonical's k8s.
 pub(super) fn k8s(tree: &dyn Tree, unit: &Unit) -> KubeletCommand {
     let environment = environment(tree, unit, "k8s");
     let common = Path::new("/var/snap/k8s/common/args/kubelet");
@@ -38,7 +37,6 @@ pub(super) fn k8s(tree: &dyn Tree, unit: &Unit) -> KubeletCommand {
     read(tree, Launcher::K8sSnap, path, |place, text| args_file::bash(place, text, &environment))
 }
 
-/// Reads an arguments file into the kubelet's words.
 fn read(
     tree: &dyn Tree,
     launcher: Launcher,

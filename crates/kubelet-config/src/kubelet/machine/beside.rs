@@ -13,7 +13,6 @@ use crate::kubelet::systemd::{LoadState, Manager, Unit, is_directory_list, resol
 use crate::kubelet::text::{self, numbered, word};
 use crate::kubelet::tree::{Kind, Tree};
 
-/// What lies in these files.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Beside {
     /// The policy that the CPU and the memory manager have in their state files, by the setting of the policy.
@@ -70,7 +69,6 @@ fn absent(tree: &dyn Tree, unit: &Unit) -> Vec<Located<(&'static str, String)>> 
     missing.chain(absent_units(tree, unit)).collect()
 }
 
-/// How many services of a list are looked for.
 const MAX_UNITS: usize = 16;
 
 /// Services that the unit requires. A tree without systemd's own units does not hold all of them.
@@ -91,7 +89,6 @@ fn absent_units(tree: &dyn Tree, unit: &Unit) -> Vec<Located<(&'static str, Stri
     absent
 }
 
-/// How many files of a directory are read.
 const MAX_FILES: usize = 100;
 
 pub(super) fn read(tree: &dyn Tree, unit: &Unit, settings: &Settings) -> Beside {

@@ -8,7 +8,6 @@ use x509_parser::pem::Pem;
 use super::Certificate;
 use crate::kubelet::location::Location;
 
-/// How many certificates of a file are read.
 const MAX_CERTIFICATES: usize = 32;
 
 /// The certificate that a PEM text shows to its peer: the last one that is no authority's, for a file to which renewed

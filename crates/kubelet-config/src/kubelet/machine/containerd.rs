@@ -129,7 +129,6 @@ fn imported(tree: &dyn Tree, path: &Path) -> Vec<PathBuf> {
     if pattern.contains('*') { glob(tree, &pattern) } else { vec![path.to_owned()] }
 }
 
-/// The version of a file's schema.
 fn schema(file: &TomlFile<'_>) -> u32 {
     toml_file::get(file.table(), &["version"])
         .and_then(|version| version.get_ref().as_integer())
@@ -138,7 +137,6 @@ fn schema(file: &TomlFile<'_>) -> u32 {
         .unwrap_or(1)
 }
 
-/// The CRI plugin's section in a file.
 type Section<'a> = (&'a TomlFile<'a>, &'a DeTable<'a>);
 
 /// The sections that count for containerd of this major version, the strongest first. 1.x replaces a plugin's section by

@@ -20,7 +20,6 @@ const FIELDS: [&str; 3] = ["apiVersion", "kind", "providers"];
 const PROVIDER_FIELDS: [&str; 7] =
     ["apiVersion", "args", "defaultCacheDuration", "env", "matchImages", "name", "tokenAttributes"];
 
-/// Something that is wrong with the file.
 #[derive(Debug, Clone)]
 pub(crate) struct Problem {
     pub(crate) at: Location,
@@ -72,7 +71,6 @@ pub(super) fn problems(tree: &dyn Tree, settings: &Settings) -> Vec<Problem> {
     found
 }
 
-/// Fields that do not exist.
 fn unknown(entries: &[Entry], known: &[&'static str]) -> Vec<Problem> {
     let unknown = entries.iter().filter(|entry| !known.contains(&entry.key.as_str()));
     let located = unknown.map(|entry| {

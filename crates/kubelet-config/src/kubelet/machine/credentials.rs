@@ -32,7 +32,6 @@ pub fn of_running(tree: &dyn Tree, path: &str, cert_dir: Option<&str>) -> FileSt
     found
 }
 
-/// The kubeconfig that a flag names.
 pub(super) fn kubeconfig(tree: &dyn Tree, settings: &Settings, flag: &str) -> FileState<Kubeconfig> {
     let Some(path) = settings.text(flag) else { return FileState::NotAsked };
     // The kubelet prefers the certificate that it has renewed to the one that it was given
@@ -147,7 +146,6 @@ fn from_file(tree: &dyn Tree, path: &Path) -> Result<Certificate, String> {
     of_pem(&Location::file(path), &bytes).map_err(|problem| format!("{} {problem}", path.display()))
 }
 
-/// The directory of the kubelet's own certificates.
 pub(super) fn cert_dir(settings: &Settings) -> PathBuf {
     PathBuf::from(settings.text("--cert-dir").unwrap_or(DEFAULT_CERT_DIR))
 }

@@ -11,7 +11,6 @@ use crate::kubelet::tree::{Kind, Tree};
 pub(super) const DEFAULT_CONFIG: &str = "/etc/crio/crio.conf";
 pub(super) const DEFAULT_DIRECTORY: &str = "/etc/crio/crio.conf.d";
 
-/// How many files of the directory are read.
 const MAX_FILES: usize = 256;
 
 /// Reads the configuration. CRI-O's default is systemd's cgroups, which counts if it is `installed` or configured.

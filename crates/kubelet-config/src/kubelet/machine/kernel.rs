@@ -42,7 +42,6 @@ const SYSCTLS: &[&str] = &[
     "vm.panic_on_oom",
 ];
 
-/// The kernel settings that are there.
 fn sysctls(tree: &dyn Tree) -> BTreeMap<&'static str, Located<String>> {
     let path = |name: &str| format!("/proc/sys/{}", name.replace('.', "/"));
     SYSCTLS.iter().filter_map(|name| Some((*name, first_word(tree, &path(name))?))).collect()

@@ -183,7 +183,6 @@ impl<T> FileState<T> {
 /// Memory, swap and settings of the kernel.
 #[derive(Debug, Clone)]
 pub struct Kernel {
-    /// `MemTotal`.
     pub(crate) memory_bytes: Option<Located<u64>>,
     /// `/proc/swaps`; `None` if it could not be read.
     pub(crate) swaps: Option<Vec<Located<Swap>>>,
@@ -205,7 +204,6 @@ pub struct Cri {
     pub socket_path: Option<String>,
     /// The socket; `None` where it could not be looked at, as in an image.
     pub socket: Option<Socket>,
-    /// Other runtimes' sockets that are there.
     pub(crate) other_sockets: Vec<String>,
 }
 
@@ -228,7 +226,6 @@ pub struct Machine {
     pub(crate) os_ids: Vec<String>,
     /// Memory, swap and settings of the kernel.
     pub kernel: Kernel,
-    /// Files other than the kubelet's own.
     pub(crate) beside: Beside,
     /// The container runtime.
     pub cri: Cri,

@@ -11,7 +11,6 @@ use crate::kubelet::tree::Tree;
 /// How many name servers are kept: libc takes three.
 const MAX_SERVERS: usize = 16;
 
-/// Reads the name servers of the effective `resolvConf`.
 pub(super) fn read(tree: &dyn Tree, settings: &Settings) -> FileState<Vec<Located<String>>> {
     let Some(path) = settings.text("resolvConf") else { return FileState::NotAsked };
     match FileState::read(tree, path, |at, bytes| Ok(servers(at, &String::from_utf8_lossy(bytes)))) {

@@ -42,7 +42,6 @@ fn socket(tree: &dyn Tree, path: &str) -> Option<Socket> {
     }
 }
 
-/// The sockets of other runtimes that are there.
 fn other_sockets(tree: &dyn Tree, path: Option<&str>) -> Vec<String> {
     SOCKETS
         .iter()

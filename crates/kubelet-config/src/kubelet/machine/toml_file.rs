@@ -59,13 +59,11 @@ impl<'t> TomlFile<'t> {
     }
 }
 
-/// The value at a path of keys.
 pub(super) fn get<'a, 't>(table: &'a DeTable<'t>, path: &[&str]) -> Option<&'a Spanned<DeValue<'t>>> {
     let (last, parents) = path.split_last()?;
     parents.iter().try_fold(table, |table, key| table.get(*key)?.get_ref().as_table())?.get(*last)
 }
 
-/// The table at a path of keys.
 pub(super) fn table<'a, 't>(table: &'a DeTable<'t>, path: &[&str]) -> Option<&'a DeTable<'t>> {
     get(table, path)?.get_ref().as_table()
 }

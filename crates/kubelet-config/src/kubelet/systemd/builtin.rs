@@ -30,7 +30,6 @@ pub(in crate::kubelet) fn is_directory_list(key: &str) -> bool {
     DIRECTORIES.iter().any(|(setting, ..)| *setting == key)
 }
 
-/// The specifiers of a unit.
 pub(super) fn specifiers(tree: &dyn Tree, manager: &Manager, name: &str, fragment: Option<&Path>) -> Specifiers {
     let text = |text: &str| Some(text.as_bytes().to_vec());
     let prefix = names::prefix(name);
@@ -111,7 +110,6 @@ pub(in crate::kubelet) fn os_release(tree: &dyn Tree) -> BTreeMap<String, String
     values(tree, if is_in_etc { "/etc/os-release" } else { "/usr/lib/os-release" })
 }
 
-/// The values of a file of assignments.
 fn values(tree: &dyn Tree, path: &str) -> BTreeMap<String, String> {
     let bytes = tree.read_bounded(Path::new(path), 64 << 10).unwrap_or_default();
     let parsed = env_file::parse(&Location::file(path), &bytes, u32::MAX);

@@ -11,7 +11,6 @@ use super::{EventKind, Events, NotADropIn, names};
 use crate::kubelet::location::Location;
 use crate::kubelet::tree::{Kind, Tree};
 
-/// The most drop-ins of one unit.
 const MAX_DROP_INS: usize = 2000;
 /// How much of a file that is not read goes into an event.
 const MAX_TEXT_BYTES: usize = 16 << 10;

@@ -67,7 +67,6 @@ fn is_newline(byte: u8) -> bool {
 }
 
 impl Parser {
-    /// The next byte, and its place.
     fn take(&mut self) -> Option<(u8, u32)> {
         let at = self.next;
         let byte = self.source.byte(at)?;
@@ -80,7 +79,6 @@ impl Parser {
         self.take().filter(|(byte, _)| !is_newline(*byte))
     }
 
-    /// The rest of a comment.
     fn comment(&mut self) {
         while let Some((byte, _)) = self.take_in_line() {
             if byte == b'\\' && self.take().is_some_and(|(escaped, _)| is_newline(escaped)) {
@@ -150,7 +148,6 @@ impl Parser {
         (value, after_quote)
     }
 
-    /// The text up to the closing quote.
     fn quoted(&mut self, quote: u8, opened: u32, value: &mut Mapped) {
         while let Some((byte, at)) = self.take() {
             if byte == quote {
@@ -199,7 +196,6 @@ impl Parser {
     }
 }
 
-/// What is wrong with a name.
 fn why_no_name(name: &str) -> &'static str {
     if name.starts_with('\u{FEFF}') {
         "byte order mark"

@@ -15,12 +15,10 @@ use crate::kubelet::tree::Tree;
 
 /// The most assignments of one unit, its files not counted.
 const MAX_ASSIGNMENTS: usize = 20_000;
-/// The most environment files of one unit.
 const MAX_ENV_FILES: usize = 200;
 /// How much the values of all files may take together.
 const MAX_VALUE_BYTES: usize = 32 << 20;
 
-/// An `EnvironmentFile=` line.
 #[derive(Debug, Clone)]
 pub(super) struct Declared {
     pub(super) path: String,
@@ -28,7 +26,6 @@ pub(super) struct Declared {
     pub(super) at: Location,
 }
 
-/// The lists that a service's files fill.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     pub(super) environment: Vec<Assignment>,
@@ -40,7 +37,6 @@ pub(super) struct Lists {
 }
 
 impl Lists {
-    /// Takes an `Environment=` line.
     pub(super) fn environment(&mut self, context: &mut Context<'_>, value: &Mapped) {
         if value.is_empty() {
             for lost in self.environment.drain(..) {
@@ -61,7 +57,6 @@ impl Lists {
         });
     }
 
-    /// Takes an `EnvironmentFile=` line.
     pub(super) fn file(&mut self, context: &mut Context<'_>, value: &Mapped) {
         if value.is_empty() {
             for lost in self.files.drain(..) {

@@ -92,7 +92,6 @@ pub(super) struct Events {
     bytes: usize,
 }
 
-/// The most events of one unit.
 const MAX_EVENTS: usize = 10_000;
 /// The most bytes that the texts of its events take.
 const MAX_EVENT_BYTES: usize = 8 << 20;

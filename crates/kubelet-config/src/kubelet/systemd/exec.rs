@@ -9,7 +9,6 @@ use super::words::{Flags, Split, next_word_lenient};
 use super::{EventKind, Events, Exec, ExecWord, LoadState};
 use crate::kubelet::location::Location;
 
-/// The most words of one command.
 pub(super) const MAX_WORDS: usize = 100_000;
 const ESCAPES: Flags = Flags { c_escapes: true, keep_unknown_escapes: false, relaxed: false };
 
@@ -23,7 +22,6 @@ pub(super) struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// Where a part of a value is.
     pub(super) fn place(&self, value: &Mapped, part: Range<usize>) -> Location {
         value.slice(part).place(self.source)
     }
@@ -70,7 +68,6 @@ pub(super) fn parse(context: &mut Context<'_>, value: &Mapped, commands: &mut Ve
     }
 }
 
-/// Why a command is none.
 struct Failed {
     kind: EventKind,
     at: Location,
@@ -134,7 +131,6 @@ fn arguments(
     Ok(false)
 }
 
-/// Expands the specifiers of a word.
 fn expand(context: &mut Context<'_>, text: &Mapped, at: &Location) -> Result<Mapped, Failed> {
     context.expand(text, at).map_err(|letter| Failed {
         kind: EventKind::BadSpecifier { letter },
@@ -143,7 +139,6 @@ fn expand(context: &mut Context<'_>, text: &Mapped, at: &Location) -> Result<Map
     })
 }
 
-/// The signs before the program.
 struct Prefixes {
     length: usize,
     ignore: bool,
@@ -175,7 +170,6 @@ impl Prefixes {
     }
 }
 
-/// What systemd says against a program's name.
 fn check_program(path: &[u8]) -> Result<(), &'static str> {
     let unsafe_byte = |byte: &u8| *byte < 0x20 || b"\"'\\\x7F".contains(byte);
     let absolute = path.starts_with(b"/");

@@ -12,7 +12,6 @@ use crate::kubelet::location::Location;
 /// What the kernel takes for arguments and environment together, at the usual limit of the stack (execve(2)).
 const MAX_ARGV_BYTES: usize = 2 << 20;
 
-/// A part of a word of `ExecStart=`.
 enum Part<'a> {
     Text(&'a str),
     /// `${NAME}`
@@ -47,7 +46,6 @@ fn parts(word: &str) -> Vec<Part<'_>> {
     parts
 }
 
-/// The name of a lone `$NAME`.
 fn lone(word: &str) -> Option<&str> {
     word.strip_prefix('$').filter(|name| !name.starts_with(['{', '$']))
 }
@@ -72,7 +70,6 @@ impl Exec {
     }
 }
 
-/// The argument list: `exec` with its variables expanded.
 pub(super) fn argv(exec: &Exec, environment: &BTreeMap<String, Variable>) -> Vec<Arg> {
     let mut expansion = Expansion { environment, words: Vec::new(), bytes: 0, split: BTreeMap::new() };
     for word in &exec.words {

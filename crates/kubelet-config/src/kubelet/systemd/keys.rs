@@ -4,7 +4,6 @@
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-/// Section and key of each.
 static KEYS: LazyLock<HashSet<(&str, &str)>> = LazyLock::new(|| {
     let mut section = "";
     let mut keys = HashSet::new();
@@ -17,7 +16,6 @@ static KEYS: LazyLock<HashSet<(&str, &str)>> = LazyLock::new(|| {
     keys
 });
 
-/// Whether systemd knows the setting.
 pub(super) fn is_known(section: &str, key: &str) -> bool {
     KEYS.contains(&(section, key))
 }

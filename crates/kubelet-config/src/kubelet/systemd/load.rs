@@ -19,10 +19,8 @@ const DEPENDENCIES: [&str; 9] =
     ["After", "Before", "BindsTo", "Conflicts", "PartOf", "Requires", "Requisite", "Upholds", "Wants"];
 /// A list of a setting that adds up is not read beyond this.
 const MAX_LIST_BYTES: usize = 15 << 10;
-/// The most commands of one list.
 const MAX_COMMANDS: usize = 1000;
 
-/// What the files of a unit fill.
 #[derive(Default)]
 pub(super) struct Loaded {
     pub(super) lists: Lists,
@@ -41,14 +39,6 @@ struct Loader<'a> {
 }
 
 /// Resolves a unit as systemd would load it from `tree` and start it.
-///
-/// ```
-/// # use kubelet_config::{*, kubelet::systemd::Manager};
-/// let unit = "[Service]\nEnvironmentFile=-/etc/default/kubelet\nEnvironment=ARGS=--v=1\nExecStart=/usr/bin/kubelet $ARGS\n";
-/// let tree = MemoryTree::new().file("/etc/systemd/system/kubelet.service", unit).file("/etc/default/kubelet", "ARGS=--v=2\n");
-/// let args = &resolve_unit(&tree, "kubelet.service", &Manager::default()).variables["ARGS"];
-/// assert_eq!((&*args.effective.value, &*args.overridden[0].value), ("--v=2", "--v=1"));
-/// ```
 pub fn resolve_unit(tree: &dyn Tree, name: &str, manager: &Manager) -> Unit {
     let mut loader = Loader { tree, manager, loaded: Loaded::default(), events: Events::default() };
     let mut unit = Unit { name: name.to_owned(), names: vec![name.to_owned()], ..Unit::default() };

@@ -1,6 +1,5 @@
 //! Names of units: `prefix@instance.service`, and the escapes in them; systemd.unit(5), "STRING ESCAPING".
 
-/// What kind of name it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NameKind {
     /// `a.service`.
@@ -11,7 +10,6 @@ pub(super) enum NameKind {
     Instance,
 }
 
-/// The longest name of a unit.
 const MAX_NAME_BYTES: usize = 255;
 const SUFFIX: &str = ".service";
 
@@ -30,12 +28,10 @@ pub(super) fn kind(name: &str) -> Option<NameKind> {
     }
 }
 
-/// The name without `.service`.
 pub(super) fn stem(name: &str) -> &str {
     name.strip_suffix(SUFFIX).unwrap_or(name)
 }
 
-/// What is before the `@`.
 pub(super) fn prefix(name: &str) -> &str {
     let stem = stem(name);
     stem.split_once('@').map_or(stem, |(prefix, _)| prefix)
@@ -46,12 +42,10 @@ pub(super) fn instance(name: &str) -> Option<&str> {
     stem(name).split_once('@').map(|(_, instance)| instance).filter(|instance| !instance.is_empty())
 }
 
-/// The template of an instance.
 pub(super) fn template(name: &str) -> Option<String> {
     (kind(name) == Some(NameKind::Instance)).then(|| format!("{}@{SUFFIX}", prefix(name)))
 }
 
-/// The instance of a template.
 pub(super) fn instantiate(template: &str, instance: &str) -> String {
     format!("{}@{instance}{SUFFIX}", prefix(template))
 }

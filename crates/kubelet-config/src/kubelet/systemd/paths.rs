@@ -51,13 +51,11 @@ pub(super) fn search_path(tree: &dyn Tree, own: Option<&[PathBuf]>) -> Vec<PathB
     directories
 }
 
-/// What is in the search path.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     ids: BTreeMap<String, Target>,
 }
 
-/// A unit's file and names.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) fragment: Option<PathBuf>,
@@ -87,7 +85,6 @@ impl Index {
         index
     }
 
-    /// The file that a name leads to.
     fn fragment(&self, name: &str) -> Option<&Path> {
         let mut name = name.to_owned();
         for step in 0..MAX_ALIASES {
@@ -104,7 +101,6 @@ impl Index {
         None
     }
 
-    /// A unit's fragment and all its names.
     pub(super) fn find(&self, tree: &dyn Tree, name: &str) -> Found {
         let fragment = self.fragment(name).or_else(|| self.fragment(&names::template(name)?)).map(Path::to_owned);
         let mut all = BTreeSet::from([name.to_owned()]);
@@ -211,7 +207,6 @@ fn lexical(path: &Path) -> PathBuf {
 pub(super) enum Look {
     /// `/dev/null`.
     Null,
-    /// A file of no bytes.
     Empty,
     File,
     Directory,

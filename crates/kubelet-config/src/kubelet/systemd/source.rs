@@ -8,7 +8,6 @@ use crate::kubelet::text::to_u32;
 /// The most marks that an assignment carries: a hostile value changes its line with every other byte.
 const MAX_MARKS: usize = 4096;
 
-/// A file that is being parsed.
 #[derive(Debug)]
 pub(in crate::kubelet) struct SourceFile {
     file: Location,
@@ -89,7 +88,6 @@ pub(super) struct Mapped {
 }
 
 impl Mapped {
-    /// Text that is its own source.
     pub(super) fn plain(text: &[u8]) -> Self {
         Self { bytes: text.to_vec(), at: (0..to_u32(text.len())).collect() }
     }
@@ -119,7 +117,6 @@ impl Mapped {
         }
     }
 
-    /// The text without blanks around it.
     pub(super) fn trim(&self) -> Self {
         let start = self.bytes.iter().take_while(|byte| is_blank(**byte)).count();
         let end = self.bytes.len() - self.bytes[start..].iter().rev().take_while(|byte| is_blank(**byte)).count();

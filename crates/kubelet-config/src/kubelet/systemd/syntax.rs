@@ -12,7 +12,6 @@ use crate::kubelet::text::to_u32;
 const MAX_LINE_BYTES: usize = 1 << 20;
 /// The most ignored lines of one file that become events.
 const MAX_IGNORED_LINES: usize = 2000;
-/// The sections of a service's file.
 pub(super) const SERVICE: &[&str] = &["Unit", "Service", "Install"];
 
 /// `key=value` in a known section.

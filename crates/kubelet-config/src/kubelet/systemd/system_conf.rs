@@ -11,7 +11,6 @@ use crate::kubelet::location::{Located, Location};
 use crate::kubelet::text::small;
 use crate::kubelet::tree::Tree;
 
-/// How many files of a directory are read.
 const MAX_FILES: usize = 100;
 
 /// The main file of a configuration, then the drop-ins by name; of one name the best directory's.

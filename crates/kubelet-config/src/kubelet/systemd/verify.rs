@@ -8,7 +8,6 @@ use super::syntax::Pair;
 use super::{Exec, LoadState, Settings};
 use crate::kubelet::location::{Located, Location};
 
-/// Whether it is a list of commands.
 pub(super) fn is_command(key: &str) -> bool {
     ["ExecCondition", "ExecStartPre", "ExecStartPost", "ExecReload", "ExecReloadPost", "ExecStop", "ExecStopPost"]
         .contains(&key)
@@ -30,7 +29,6 @@ pub(super) fn takes(pair: &Pair) -> bool {
     }
 }
 
-/// A boolean as systemd reads it.
 fn boolean(value: &str) -> Option<bool> {
     match value.to_ascii_lowercase().as_str() {
         "1" | "yes" | "y" | "true" | "t" | "on" => Some(true),
@@ -69,7 +67,6 @@ pub(super) fn get<'a>(settings: &'a Settings, section: &str, key: &str) -> Optio
     settings.get(&(section.to_owned(), key.to_owned())).filter(|setting| !setting.value.is_empty())
 }
 
-/// Whether more than one command is allowed.
 pub(super) fn is_oneshot(execs: &[Exec], settings: &Settings) -> bool {
     match get(settings, "Service", "Type") {
         Some(kind) => kind.value == "oneshot",
@@ -77,7 +74,6 @@ pub(super) fn is_oneshot(execs: &[Exec], settings: &Settings) -> bool {
     }
 }
 
-/// Judges the service as a whole.
 pub(super) fn verify(
     execs: &[Exec],
     settings: &Settings,

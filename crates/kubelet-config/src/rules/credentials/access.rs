@@ -21,7 +21,6 @@ fn has_tokens(snapshot: &Snapshot) -> bool {
     snapshot.settings.bool("authentication.webhook.enabled") == Some(true)
 }
 
-/// AU007.
 pub(in crate::rules) fn anonymous(snapshot: &Snapshot, report: &mut Report) {
     if is_distributions(snapshot, ANONYMOUS) || snapshot.settings.bool(ANONYMOUS) != Some(true) {
         return;
@@ -46,7 +45,6 @@ pub(in crate::rules) fn anonymous(snapshot: &Snapshot, report: &mut Report) {
     report.add(finding);
 }
 
-/// AU008.
 pub(in crate::rules) fn always_allow(snapshot: &Snapshot, report: &mut Report) {
     if is_distributions(snapshot, MODE) || !is_always_allow(snapshot) {
         return;
@@ -76,7 +74,6 @@ pub(in crate::rules) fn always_allow(snapshot: &Snapshot, report: &mut Report) {
     report.add(finding);
 }
 
-/// AU009.
 pub(in crate::rules) fn read_only_port(snapshot: &Snapshot, report: &mut Report) {
     if is_distributions(snapshot, READ_ONLY_PORT) || snapshot.settings.int(READ_ONLY_PORT).unwrap_or(0) == 0 {
         return;

@@ -30,7 +30,6 @@ fn is_overdue(certificate: &Certificate, now: i64) -> bool {
     (i128::from(now) - from) * 100 > (to - from) * OVERDUE_PERCENT
 }
 
-/// AU002.
 pub(in crate::rules) fn client_certificate(snapshot: &Snapshot, report: &mut Report) {
     const ID: &str = "AU002";
     let Some(kubeconfig) = kubeconfig(snapshot) else { return };
@@ -132,7 +131,6 @@ fn judge(snapshot: &Snapshot, certificate: &Certificate, now: i64) -> Option<(Se
     })
 }
 
-/// AU003.
 pub(in crate::rules) fn rotation_off(snapshot: &Snapshot, report: &mut Report) {
     const ID: &str = "AU003";
     if settings::are_managed(snapshot) {
@@ -166,7 +164,6 @@ pub(in crate::rules) fn rotation_off(snapshot: &Snapshot, report: &mut Report) {
     report.add(finding.remedy(remedy::set(snapshot, ROTATE, "true")));
 }
 
-/// AU010.
 pub(in crate::rules) fn serving_certificate(snapshot: &Snapshot, report: &mut Report) {
     const ID: &str = "AU010";
     let (at, message) = match &snapshot.machine.serving_certificate {

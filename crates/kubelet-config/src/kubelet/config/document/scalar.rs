@@ -50,7 +50,6 @@ fn float(text: &str) -> Option<String> {
     value.is_finite().then(|| value.to_string())
 }
 
-/// A key of a map as text.
 pub(super) fn key(value: Value) -> Result<String, &'static str> {
     match value {
         Value::String(text) | Value::Number(text) => Ok(text),

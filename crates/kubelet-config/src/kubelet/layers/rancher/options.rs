@@ -20,7 +20,6 @@ const LISTS: [&str; 3] = ["kubelet-arg", "node-label", "node-taint"];
 /// Options that a variable may give, of those that bear on the kubelet.
 const FROM_VARIABLES: [&str; 5] = ["node-name", "resolv-conf", "data-dir", "cloud-provider-name", "kubelet-path"];
 
-/// The most replaced lists that are kept.
 const MAX_REPLACED: usize = 100;
 
 #[derive(Debug, Clone)]
@@ -37,7 +36,6 @@ struct Values {
 pub(super) struct Options(BTreeMap<String, Values>);
 
 impl Options {
-    /// The values of an option, in order.
     pub(super) fn all(&self, option: &str) -> &[Arg] {
         self.0.get(option).map_or(&[], |values| values.items.as_slice())
     }
@@ -177,7 +175,6 @@ fn is_known(program: Program, option: &str) -> bool {
     KNOWN.get(option).is_some_and(|known| known.is_of(Program { is_server, ..program }))
 }
 
-/// The option that was probably meant.
 fn meant(program: Program, key: &str) -> Option<&'static str> {
     let known = KNOWN.iter().filter(|(_, known)| known.is_of(program)).map(|(name, _)| *name);
     nearest(key, known)

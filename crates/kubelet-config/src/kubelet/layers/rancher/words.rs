@@ -47,7 +47,6 @@ fn user(word: &Arg, text: impl Into<String>) -> Arg {
     Arg { text: text.into(), ..word.clone() }
 }
 
-/// The flag that has this value.
 fn flag(name: &str, value: Arg) -> Arg {
     Arg { text: format!("--{name}={}", value.text), ..value }
 }
@@ -103,7 +102,6 @@ fn runtime(options: &Options, own: &dyn Fn(&str) -> Arg) -> Option<(&'static str
     is_containerd.then_some(("containerd", given))
 }
 
-/// Options that become a flag.
 fn from_options(options: &Options) -> BTreeMap<&'static str, Arg> {
     let joined = JOINED.iter().filter_map(|(option, flag)| Some((*flag, joined(options.all(option))?)));
     let given = |option| options.last(option).filter(|word| !word.text.is_empty());

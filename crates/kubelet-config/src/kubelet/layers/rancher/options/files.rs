@@ -12,7 +12,6 @@ use crate::kubelet::location::Location;
 use crate::kubelet::systemd::{Arg, Unit};
 use crate::kubelet::tree::{Kind, Tree};
 
-/// The most files of `config.yaml.d` that are read.
 const MAX_FILES: usize = 256;
 
 /// The most unknown keys that are kept, and the most items of each.
@@ -158,7 +157,6 @@ fn new_argument(document: &Node, text: &str, file: &Location, options: &Options,
     });
 }
 
-/// The maps among the items of a list.
 fn maps(node: &Node) -> Vec<(Location, String)> {
     let maps = node.items().iter().filter_map(|item| item.entries().first());
     let meant = maps.map(|pair| (pair.at.clone(), format!("{}={}", pair.key, pair.node.text().unwrap_or_default())));
