@@ -4,8 +4,6 @@
 
 use serde::Serialize;
 
-/// Goroutines that are read; a kubelet has some hundred.
-const MAX_READ: usize = 4000;
 /// Groups that are reported, those that wait for something first, and the functions of each.
 const MAX_GROUPS: usize = 40;
 const MAX_FUNCTIONS: usize = 12;
@@ -16,8 +14,7 @@ pub struct Group {
     pub count: usize,
     /// As Go has it, such as `select` or `sync.Mutex.Lock`.
     pub state: String,
-    /// The longest wait of them. Go does not print less than a minute.
-    #[serde(skip_serializing_if = "is_zero")]
+    /// The longest wait of them. Go prints no wait of less than a minute.
     pub minutes: u64,
     /// What of the kubelet they belong to, and what they wait for, if that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -26,11 +23,6 @@ pub struct Group {
     pub waits_for: Option<String>,
     /// The innermost first, without those of Go's runtime.
     pub functions: Vec<String>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference over")]
-const fn is_zero(number: &u64) -> bool {
-    *number == 0
 }
 
 /// Parts of a kubelet by a function of theirs, the one first whose wait explains most (k8s.io/kubernetes/pkg/kubelet).
@@ -54,13 +46,11 @@ pub fn is_header(line: &str) -> bool {
 /// The goroutines of these lines in groups: those of a known part that wait for something known first.
 pub fn groups<'a>(lines: impl IntoIterator<Item = &'a str>) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
-    let mut read = 0;
     let mut open: Option<Group> = None;
     for line in lines.into_iter().map(str::trim) {
         if is_header(line) {
             close(&mut groups, open.take());
-            read += 1;
-            open = (read <= MAX_READ).then(|| begin(line));
+            open = Some(begin(line));
         } else if let (Some(group), Some(function)) = (&mut open, function(line)) {
             group.functions.push(function.to_owned());
         }
@@ -203,20 +193,29 @@ rax    0xca
         assert_eq!(groups[0].functions.len(), 4, "{groups:?}");
     }
 
-    /// As systemd's watchdog ended a kubelet whose containerd had been stopped for 75 s.
+    /// As systemd's watchdog ended kubelets whose containerd had been stopped for 75 s: of each part one goroutine.
+    const REAL_DUMPS: [(&str, &str); 4] = [
+        ("1.34", include_str!("../../tests/goroutines/kubelet-1.34.txt")),
+        ("1.35", include_str!("../../tests/goroutines/kubelet-1.35.txt")),
+        ("1.36", include_str!("../../tests/goroutines/kubelet-1.36.txt")),
+        ("1.37", include_str!("../../tests/goroutines/kubelet-1.37.txt")),
+    ];
+
     #[test]
-    fn of_a_real_dump_the_blocked_calls_are_found() {
-        let groups = groups(include_str!("../../tests/goroutines/kubelet-1.36.txt").lines());
-        let waits: Vec<_> =
-            groups.iter().filter_map(|group| Some((group.part?, group.waits_for.as_deref()?))).collect();
-        let expected = [
-            ("sync loop", "the container runtime (CRI ListPodSandbox)"),
-            ("PLEG", "the container runtime (CRI ListPodSandbox)"),
-            ("eviction manager", "the container runtime (CRI ImageFsInfo)"),
-            ("check of the container runtime", "the container runtime (CRI Status)"),
-        ];
-        assert_eq!(waits, expected, "{groups:#?}");
-        let idle = |part| groups.iter().any(|group| group.part == Some(part) && group.waits_for.is_none());
-        assert!(idle("volume manager") && idle("status manager"), "{groups:#?}");
+    fn of_real_dumps_the_blocked_calls_are_found() {
+        for (release, dump) in REAL_DUMPS {
+            let groups = groups(dump.lines());
+            let waits: Vec<_> =
+                groups.iter().filter_map(|group| Some((group.part?, group.waits_for.as_deref()?))).collect();
+            let expected = [
+                ("sync loop", "the container runtime (CRI ListPodSandbox)"),
+                ("PLEG", "the container runtime (CRI ListPodSandbox)"),
+                ("eviction manager", "the container runtime (CRI ImageFsInfo)"),
+                ("check of the container runtime", "the container runtime (CRI Status)"),
+            ];
+            assert_eq!(waits, expected, "{release}: {groups:#?}");
+            let idle = |part| groups.iter().any(|group| group.part == Some(part) && group.waits_for.is_none());
+            assert!(idle("volume manager") && idle("status manager"), "{release}: {groups:#?}");
+        }
     }
 }
