@@ -25,6 +25,8 @@ const MAX_BYTES: u64 = 1 << 20;
 /// What is said of a panic, and of the records of that boot.
 const PANIC_LINES: usize = 3;
 const MAX_PANIC_BYTES: usize = 400;
+/// Between the line that says why and that of the panic there are registers and a call trace. What is farther away is older.
+const MAX_PANIC_TRACE: usize = 120;
 const MAX_NAMES: usize = 3;
 
 /// What the agent was doing when it last wrote the marker.
@@ -150,7 +152,9 @@ fn panic_lines(text: &str) -> Option<String> {
         return None;
     }
     let lines: Vec<&str> = text.lines().collect();
-    let first = lines.iter().position(|line| BEGINS.iter().any(|begin| line.contains(begin)))?;
+    let end = lines.iter().rposition(|line| line.contains("Kernel panic")).unwrap_or(lines.len());
+    let start = end.saturating_sub(MAX_PANIC_TRACE);
+    let first = start + lines[start..].iter().position(|line| BEGINS.iter().any(|begin| line.contains(begin)))?;
     let said = |line: &&str| line.split_once("] ").map_or(*line, |(_, said)| said).to_owned();
     let said: Vec<String> = lines[first..].iter().take(PANIC_LINES).map(said).collect();
     Some(redact::sanitize_line(&said.join(" / "), MAX_PANIC_BYTES))
@@ -193,6 +197,9 @@ mod tests {
         let oops = "Part1\n<1>[ 13.5] BUG: kernel NULL pointer dereference\n<4>[ 13.6] Oops: 0002 [#1] SMP\n";
         assert_eq!(panic_lines(&format!("Oops#1 {oops}")), None, "the host went on");
         assert!(panic_lines(&format!("Panic#2 {oops}")).unwrap().starts_with("BUG: kernel NULL"));
+        let older =
+            format!("Panic#1 Part1\n<1>[ 1.0] BUG: soft lockup\n{}{}", "<6>[ 2.0] ok\n".repeat(200), &dump[14..]);
+        assert_eq!(panic_lines(&older), panic_lines(dump));
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir(directory.path().join("1")).unwrap();
         fs::write(directory.path().join("1/dmesg.txt"), dump).unwrap();
