@@ -1,11 +1,13 @@
 //! The host at one moment, for a record of a problem: processes, memory, file systems and what there is a limited number of, as JSON.
 //!
-//! Each function reads what its name says and waits for nothing but the kernel. Its caller has a deadline.
+//! Each function reads what its name says. It waits for the kernel, and for a second where counters are read twice. Its caller has a deadline.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
 
 use procfs::process::{MountInfo, Stat};
 use procfs::{Current as _, VmStat};
@@ -16,6 +18,8 @@ use serde_json::{Map, Value, json};
 use super::process::waits_in;
 use crate::files;
 
+/// Between two readings of counters.
+const COUNTED_FOR: Duration = Duration::from_secs(1);
 /// Processes in each list.
 const LISTED: usize = 15;
 const MAX_FILE_SYSTEMS: usize = 60;
@@ -27,20 +31,8 @@ const LOCAL: [&str; 13] =
 /// How the types begin of those that a server has.
 const REMOTE: [&str; 5] = ["nfs", "cifs", "ceph", "9p", "fuse"];
 
-/// Counters that are read twice, so that the record has what changed between.
-#[derive(Debug, Default)]
-pub struct Counters {
-    cpu_ticks: BTreeMap<i32, u64>,
-    vmstat: BTreeMap<String, i64>,
-}
-
-impl Counters {
-    /// Reads a file of each process.
-    pub fn read() -> Self {
-        let VmStat(vmstat) = VmStat::current().unwrap_or_else(|_| VmStat(std::collections::HashMap::new()));
-        let cpu_ticks = stats().map(|stat| (stat.pid, ticks(&stat))).collect();
-        Self { cpu_ticks, vmstat: vmstat.into_iter().collect() }
-    }
+fn vmstat() -> HashMap<String, i64> {
+    VmStat::current().map(|VmStat(vmstat)| vmstat).unwrap_or_default()
 }
 
 fn stats() -> impl Iterator<Item = Stat> {
@@ -51,11 +43,13 @@ const fn ticks(stat: &Stat) -> u64 {
     stat.utime + stat.stime
 }
 
-/// The largest processes, those that used most CPU time since `before`, and those that wait in the kernel (state D). By their names: a
+/// The largest processes, those that use most CPU time within a second, and those that wait in the kernel (state D). By their names: a
 /// command line may hold secrets.
-pub fn processes(before: &Counters) -> Value {
+pub fn processes() -> Value {
+    let before: HashMap<i32, u64> = stats().map(|stat| (stat.pid, ticks(&stat))).collect();
+    sleep(COUNTED_FOR);
     let all: Vec<_> = stats().collect();
-    let used = |stat: &Stat| before.cpu_ticks.get(&stat.pid).map_or(0, |before| ticks(stat).saturating_sub(*before));
+    let used = |stat: &Stat| before.get(&stat.pid).map_or(0, |before| ticks(stat).saturating_sub(*before));
     let list = |mut chosen: Vec<&Stat>, rank: &dyn Fn(&Stat) -> u64| {
         chosen.sort_by_key(|stat| Reverse(rank(stat)));
         chosen.truncate(LISTED);
@@ -76,18 +70,19 @@ pub fn processes(before: &Counters) -> Value {
     })
 }
 
-/// /proc/meminfo, pressure stall information, and the counters of /proc/vmstat that have changed since `before`.
-pub fn memory(before: &Counters) -> Value {
-    let VmStat(now) = VmStat::current().unwrap_or_else(|_| VmStat(std::collections::HashMap::new()));
+/// /proc/meminfo, pressure stall information, and the counters of /proc/vmstat that change within a second.
+pub fn memory() -> Value {
+    let before = vmstat();
+    sleep(COUNTED_FOR);
     let change = |(name, now): (String, i64)| {
-        let change = now - before.vmstat.get(&name).copied().unwrap_or_default();
+        let change = now - before.get(&name).copied().unwrap_or_default();
         (change != 0).then(|| (name, Value::from(change)))
     };
     let pressure = ["cpu", "memory", "io"].map(|of| (of.to_owned(), lines(&format!("/proc/pressure/{of}"))));
     json!({
         "meminfo": lines("/proc/meminfo"),
         "pressure": Map::from_iter(pressure),
-        "vmstat_changes": now.into_iter().filter_map(change).collect::<Map<_, _>>(),
+        "vmstat_changes": vmstat().into_iter().filter_map(change).collect::<Map<_, _>>(),
     })
 }
 
@@ -128,14 +123,13 @@ pub fn file_systems() -> Value {
     let mounts: Vec<_> = table.lines().filter_map(|line| MountInfo::from_line(line).ok()).collect();
     let (mut seen, mut found) = (BTreeSet::new(), Vec::new());
     for (index, mount) in mounts.iter().enumerate() {
-        let MountInfo { mount_point: at, fs_type: kind, mount_source: source, .. } = mount;
+        let MountInfo { majmin, mount_point: at, fs_type, mount_source, .. } = mount;
         let is_local = is_local(mount) && !is_covered(mount, &mounts[index + 1..]);
-        let is_remote = REMOTE.iter().any(|remote| kind.starts_with(remote));
-        if found.len() >= MAX_FILE_SYSTEMS || !(is_local || is_remote) || !seen.insert(&mount.majmin) {
+        let is_remote = REMOTE.iter().any(|remote| fs_type.starts_with(remote));
+        if found.len() >= MAX_FILE_SYSTEMS || !(is_local || is_remote) || !seen.insert(majmin) {
             continue;
         }
-        let is_read_only = mount.mount_options.contains_key("ro");
-        let mut shown = json!({"at": at, "type": kind, "source": source, "is_read_only": is_read_only});
+        let mut shown = json!({"at": at, "type": fs_type, "source": mount_source, "is_read_only": is_read_only(mount)});
         if is_local {
             let Some(space) = statvfs(at).ok().filter(|space| space.f_blocks > 0) else { continue };
             shown["bytes"] = (space.f_blocks * space.f_frsize).into();
@@ -155,6 +149,11 @@ fn is_local(mount: &MountInfo) -> bool {
 /// Whether its path leads to a file system that is not local, such as an automount, and was mounted over it or over a directory above.
 fn is_covered(mount: &MountInfo, later: &[MountInfo]) -> bool {
     later.iter().any(|other| !is_local(other) && mount.mount_point.starts_with(&other.mount_point))
+}
+
+/// Whether the mount is, or its file system, as the kernel makes that after an error.
+fn is_read_only(mount: &MountInfo) -> bool {
+    [&mount.mount_options, &mount.super_options].iter().any(|options| options.contains_key("ro"))
 }
 
 fn lines(path: &str) -> Value {
@@ -183,9 +182,19 @@ mod tests {
     }
 
     #[test]
+    fn a_file_system_that_the_kernel_has_made_read_only_is_shown_so() {
+        let read_only = [
+            "1 0 8:1 / / rw,relatime - ext4 /dev/sda1 rw",
+            "1 0 8:1 / / ro,relatime - ext4 /dev/sda1 rw",
+            "1 0 8:1 / / rw,relatime - ext4 /dev/sda1 ro,errors=remount-ro",
+        ]
+        .map(|line| is_read_only(&MountInfo::from_line(line).unwrap()));
+        assert_eq!(read_only, [false, true, true]);
+    }
+
+    #[test]
     fn this_host_is_read() {
-        let before = Counters::read();
-        let (processes, memory) = (processes(&before), memory(&before));
+        let (processes, memory) = (processes(), memory());
         assert!(processes["by_memory"][0]["memory_bytes"].as_u64().unwrap() > 0, "{processes}");
         assert!(memory["meminfo"].to_string().contains("MemAvailable: "), "{memory}");
         assert!(counts()["loadavg"].is_string() && versions()["kernel"].is_string());

@@ -10,20 +10,17 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::{FdFlags, fcntl_setfd};
 use serde_json::{Map, Value, json};
 use tokio::process::Command;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use super::names::is_name;
-use super::store::{self, Kept};
-use crate::host::snapshot::{self, Counters};
+use super::store;
 use crate::host::timeline::UnitRun;
-use crate::host::{blocking, child, journal, kmsg};
+use crate::host::{blocking, child, journal, kmsg, snapshot};
 
 /// A part that is not there by then is left out: a record is written within five seconds.
 const DEADLINE: Duration = Duration::from_secs(3);
 /// The lock of the programs that a record starts.
 const LOCK: &str = "/run/nodevigil/records/programs.lock";
-/// Between two readings of counters.
-const COUNTED_FOR: Duration = Duration::from_secs(1);
 /// Lines of the unit that the condition is about, of the other one, and of the kernel.
 const MAX_LINES: [usize; 2] = [200, 60];
 const MAX_KERNEL_LINES: usize = 200;
@@ -41,30 +38,19 @@ pub async fn complete(name: &str) -> Result<(), String> {
     if !is_name(name) {
         return Err(format!("{name:?} is no name of a record"));
     }
-    let path = Path::new(store::VOLATILE).join(format!("{name}.json"));
-    let mut record =
-        Kept { name: name.to_owned(), path, bytes: 0, modified: None }.read().map_err(|error| error.to_string())?;
+    let path = Path::new(store::VOLATILE).join(name).with_added_extension("json");
+    let mut record = store::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     let started = Instant::now();
-    let counters = async {
-        let read = |what, work: fn() -> Counters| blocking::run(what, DEADLINE, work);
-        let before = read("reading counters", Counters::read).await.unwrap_or_default();
-        sleep(COUNTED_FOR).await;
-        let read = move || (snapshot::processes(&before), snapshot::memory(&before));
-        let read = blocking::run("reading processes", DEADLINE, read).await.map_err(|error| error.to_string());
-        let (processes, memory) =
-            read.map_or_else(|why| (Err(why.clone()), Err(why)), |(one, other)| (Ok(one), Ok(other)));
-        vec![("processes", processes), ("memory", memory)]
-    };
-    let (units, counters, kernel, file_systems, counts, versions) = tokio::join!(
+    let (units, processes, memory, kernel, file_systems, counts, versions) = tokio::join!(
         of_units(&record.units),
-        counters,
+        read("processes", || Ok(snapshot::processes())),
+        read("memory", || Ok(snapshot::memory())),
         read("kernel_log", || kmsg::last(MAX_KERNEL_LINES).map(Value::from).map_err(|error| error.to_string())),
         read("file_systems", || Ok(snapshot::file_systems())),
         read("counts", || Ok(snapshot::counts())),
         read("versions", || Ok(snapshot::versions())),
     );
-    let read = [kernel, file_systems, counts, versions];
-    for (name, read) in units.into_iter().chain(counters).chain(read) {
+    for (name, read) in units.into_iter().chain([processes, memory, kernel, file_systems, counts, versions]) {
         match read {
             Ok(part) => _ = record.parts.insert(name.to_owned(), part),
             Err(why) => _ = record.missing.insert(name.to_owned(), why),

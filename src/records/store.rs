@@ -52,13 +52,17 @@ impl Kept {
     }
 
     pub fn read(&self) -> io::Result<Record> {
-        Ok(serde_json::from_str(&self.text()?)?)
+        read(&self.path)
     }
 
     /// Its JSON.
     pub fn text(&self) -> io::Result<String> {
-        files::read(&self.path, 2 * MAX_BYTES as u64)
+        files::read(&self.path, MAX_BYTES as u64)
     }
+}
+
+pub fn read(path: &Path) -> io::Result<Record> {
+    Ok(serde_json::from_str(&files::read(path, MAX_BYTES as u64)?)?)
 }
 
 /// The records in both directories, the newest first. Waits for the disk.
