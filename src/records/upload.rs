@@ -171,6 +171,9 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
 
+    use tokio::io::{AsyncBufReadExt as _, BufReader};
+    use tokio::net::TcpListener;
+
     use super::*;
     use crate::records::record::tests::record;
 
@@ -195,6 +198,18 @@ mod tests {
         assert!(headers(&settings).unwrap_err().to_string().contains("every user can read it: chmod o-r it"));
         set(&path, 0o600);
         assert_eq!(headers(&settings).unwrap()["authorization"], "Bearer abc");
+    }
+
+    #[tokio::test]
+    async fn a_proxy_is_asked_for_the_server() {
+        let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let upload_proxy = Some(format!("http://{}", proxy.local_addr().unwrap()));
+        let client = client(&RecordSettings { upload_proxy, ..RecordSettings::default() }).unwrap();
+        let request = tokio::spawn(client.put("https://records.example.com/a.json").send());
+        let (connection, _) = proxy.accept().await.unwrap();
+        let line = BufReader::new(connection).lines().next_line().await.unwrap();
+        assert_eq!(line.as_deref(), Some("CONNECT records.example.com:443 HTTP/1.1"));
+        assert!(request.await.unwrap().is_err());
     }
 
     #[test]
