@@ -39,7 +39,12 @@ pub async fn run<T: Send + 'static>(
         let _guard = guard;
         work()
     });
-    timeout_at(deadline, work).await?.map_err(io::Error::other)
+    timeout_at(deadline, work).await.map_err(|_| late(time))?.map_err(io::Error::other)
+}
+
+/// The error of what has no result in this time.
+pub fn late(time: Duration) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, format!("no result within {} s", time.as_secs_f32()))
 }
 
 #[cfg(test)]

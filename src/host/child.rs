@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use super::blocking::one_at_a_time;
+use super::blocking::{late, one_at_a_time};
 use super::pod;
 
 /// What a program prints beyond this is not read. `nodevigil check -o json` prints some 40 KiB, and the kubelet, when it ends by SIGABRT, the
@@ -61,7 +61,7 @@ pub async fn run(command: Command, time: Duration) -> io::Result<(ExitStatus, Ve
             () = ended.closed() => drop(child.kill().await),
         }
     });
-    timeout_at(deadline, result).await?.map_err(io::Error::other)?
+    timeout_at(deadline, result).await.map_err(|_| late(time))?.map_err(io::Error::other)?
 }
 
 /// Runs a subcommand of nodevigil's that prints JSON.

@@ -30,8 +30,8 @@ use crate::trouble::Troubles;
 
 /// The hidden subcommand that completes a record.
 pub const SUBCOMMAND: &str = "complete-record";
-/// Its own deadlines end earlier.
-const TIMEOUT: Duration = Duration::from_secs(15);
+/// Its own deadlines end earlier. But it cannot end while one of its threads waits for a dead disk.
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// A serial console can hang.
 const CONSOLE_TIMEOUT: Duration = Duration::from_secs(2);
 /// So that the condition leaves the host first, and journald takes in what the process wrote at its end.

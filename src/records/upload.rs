@@ -181,7 +181,7 @@ mod tests {
     fn a_record_is_uploaded_once_nothing_more_comes() {
         let mut record = record("20261128t184502z-kubelet-crashed");
         let ready = |record: &Record, secs| is_ready(record, record.begun_at + Duration::from_secs(secs));
-        assert_eq!([15, 16].map(|secs| ready(&record, secs)), [false, true], "its completion failed");
+        assert_eq!([10, 11].map(|secs| ready(&record, secs)), [false, true], "its completion failed");
         record.took_millis = Some(1000);
         assert!(ready(&record, 1));
     }
