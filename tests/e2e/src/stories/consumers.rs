@@ -14,8 +14,10 @@ use serde_json::{Value, json};
 
 use self::cluster_api::ClusterApi;
 use self::karpenter::Karpenter;
+use super::records::{self, RecordServer};
 use crate::scene::{ObservedNode, Scene};
 use crate::support::control_plane::ControlPlane;
+use crate::support::node::NodeBuilder;
 use crate::support::{WAIT, namespaces, output, wait_until};
 
 /// How long each controller here waits from `lastTransitionTime` on before it acts.
@@ -24,7 +26,9 @@ const OUR_TAINT: &str = "status-taint.cluster-autoscaler.kubernetes.io/nodevigil
 
 pub fn karpenter_replaces_a_node_by_reason_unless_veto_or_budget_forbids_it(scene: &Scene) -> Result<()> {
     const VETO: &str = "karpenter.sh/do-not-repair";
-    let (node, karpenter) = managed_by_karpenter(scene, "ReplaceNode")?;
+    let server = RecordServer::start(scene, 0)?;
+    let (node, karpenter) = managed_by_karpenter(scene, "ReplaceNode", |node| server.of(node))?;
+    RecordServer::allow(&node)?;
     scene.plane().kubectl(&["annotate", "node", node.name(), &format!("{VETO}=true")])?;
     karpenter.set_budget("0")?;
     let crashed = node.kill_for_good()?;
@@ -40,13 +44,18 @@ pub fn karpenter_replaces_a_node_by_reason_unless_veto_or_budget_forbids_it(scen
         Ok(karpenter.claim()?["metadata"]["deletionTimestamp"].as_str().map(str::to_owned))
     })
     .with_context(|| karpenter.log())?;
-    ensure_waited(&crashed.since, &deleted)
+    ensure_waited(&crashed.since, &deleted)?;
+    // The cloud deletes the machine; its record is on the server.
+    node.end()?;
+    let record = server.wait_for(&node, &records::name(&crashed)?)?;
+    ensure!(record["condition"]["reason"] == "KubeletCrashed" && record["took_millis"].is_u64(), "{record}");
+    Ok(())
 }
 
 /// The reboot is asked for and accepted, but nothing reboots: what counts is the Node meanwhile.
 pub fn a_reboot_by_karpenter_keeps_condition_and_taint(scene: &Scene) -> Result<()> {
     const REBOOTING: &str = "karpenter.sh/rebooting";
-    let (node, karpenter) = managed_by_karpenter(scene, "RebootNode")?;
+    let (node, karpenter) = managed_by_karpenter(scene, "RebootNode", |node| node)?;
     let crashed = node.kill_for_good()?;
     let issued = wait_until("Karpenter to reboot the node", WAIT, || {
         let claim = karpenter.claim()?;
@@ -93,10 +102,14 @@ pub fn cluster_api_remediates_a_machine_after_its_timeout(scene: &Scene) -> Resu
 }
 
 /// A healthy node that Karpenter manages, with this action for a crash of its kubelet.
-fn managed_by_karpenter(scene: &Scene, action: &str) -> Result<(Arc<ObservedNode>, Karpenter)> {
+fn managed_by_karpenter(
+    scene: &Scene,
+    action: &str,
+    change: impl FnOnce(NodeBuilder) -> NodeBuilder,
+) -> Result<(Arc<ObservedNode>, Karpenter)> {
     let karpenter = Karpenter::start(scene, action)?;
     let taints = "[taints]\nconditions = [\"KubeletHealthy\"]\n";
-    let node = scene.healthy_with(|node| node.file("/etc/nodevigil/config.d/60-story.toml", taints))?;
+    let node = scene.healthy_with(|node| change(node.file("/etc/nodevigil/config.d/60-story.toml", taints)))?;
     karpenter.manage(&node)?;
     Ok((node, karpenter))
 }

@@ -1,43 +1,22 @@
 //! Records of problems: what is in them, where they are kept, and that they outlive the boot and the machine.
 
+mod server;
+
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use crate::disturbances::healthy_node;
+pub use self::server::RecordServer;
 use crate::scene::{Condition, ObservedNode, Scene};
 use crate::support::{WAIT, wait_until};
 
-/// Takes records that are sent to it, after it has refused two.
-const SERVER: &str = r#"
-import http.server, os, ssl, sys
-class Server(http.server.BaseHTTPRequestHandler):
-    refused = 0
-    def do_PUT(self):
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        if Server.refused < 2:
-            Server.refused += 1
-            return self.send_error(503)
-        if self.headers["Authorization"] != "Bearer of-the-story" or self.headers["X-Story"] != "one":
-            return self.send_error(401)
-        path = "/srv/taken" + self.path
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        open(path, "ab").write(body + b"\n")
-        self.send_response(201)
-        self.end_headers()
-server = http.server.HTTPServer(("", int(sys.argv[1])), Server)
-tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-tls.load_cert_chain("/etc/server.crt", "/etc/server.key")
-server.socket = tls.wrap_socket(server.socket, server_side=True)
-server.serve_forever()
-"#;
 /// A kubelet that waits for its container runtime calls it again and again.
 const RUNTIME_STOPPED_FOR: Duration = Duration::from_secs(75);
 
 /// The name in the message of a condition.
-fn name(shown: &Condition) -> Result<String> {
+pub fn name(shown: &Condition) -> Result<String> {
     let name = shown.message.rsplit_once("; record ").map(|(_, name)| name.to_owned());
     name.with_context(|| format!("the message names no record: {shown:?}"))
 }
@@ -144,45 +123,48 @@ pub fn of_an_oom_kill_has_the_kernels_lines(scene: &Scene) -> Result<()> {
 pub fn stay_in_memory_while_the_disk_is_read_only(scene: &Scene) -> Result<()> {
     let node = scene.ready_with(|node| node)?;
     node.sh("mount --bind /var/lib/nodevigil /var/lib/nodevigil; mount -o remount,bind,ro /var/lib/nodevigil")?;
+    stay_in_memory(&node, |_| Ok(()), "Read-only file system")
+}
+
+/// The emulator lets through one byte a second.
+pub fn stay_in_memory_while_the_disk_hangs(scene: &Scene) -> Result<()> {
+    let node = scene.ready_with(|node| node)?;
+    node.sh("mkfs.ext4 -q -F /dev/vdc; mount /dev/vdc /var/lib/nodevigil")?;
+    let hang = |node: &ObservedNode| node.guest()?.monitor("block_set_io_throttle virtio2 1 0 0 0 0 0");
+    stay_in_memory(&node, hang, "nodevigil complete-record: no result within 10 s")
+}
+
+/// A record of a crash after `disturb` is in memory alone, which the journal and the console tell.
+fn stay_in_memory(node: &ObservedNode, disturb: impl Fn(&ObservedNode) -> Result<()>, why: &str) -> Result<()> {
     let from = Instant::now();
     node.start_agent()?;
     node.kubelet().wait_for(from, "True", "KubeletIsHealthy")?;
+    disturb(node)?;
     let crashed = node.kill_for_good()?;
-    let record = record_of(&node, &crashed)?;
-    ensure_has(&record, "units", "kubelet.service")?;
     let name = name(&crashed)?;
-    node.sh(&format!("test -f /run/nodevigil/records/{name}.json"))?;
-    node.wait_for_log(&format!("/run/nodevigil/records/{name}.json is not on the disk: "))
+    let path = format!("/run/nodevigil/records/{name}.json");
+    let line = format!("KubeletHealthy is False (KubeletCrashed): {}; {path} is not on the disk: ", crashed.message);
+    node.wait_for_log(&line)?;
+    let log = node.journal("nodevigil")?;
+    ensure!(log.contains(why), "{why:?} is missing: {log}");
+    let record: Value = serde_json::from_str(&node.sh(&format!("cat {path}"))?)?;
+    ensure_has(&record, "units", "kubelet.service")?;
+    if let Ok(guest) = node.guest() {
+        wait_until("the line on the console", WAIT, || Ok(guest.console().contains(&line).then_some(())))?;
+    }
+    Ok(())
 }
 
 pub fn are_uploaded_until_the_server_takes_them(scene: &Scene) -> Result<()> {
-    let (certificate, key) = scene.plane().serving_certificate()?;
-    let url = scene.plane().url();
-    let host = url.trim_start_matches("https://").rsplit_once(':').map_or("127.0.0.1", |(host, _)| host).to_owned();
-    let port = crate::support::namespaces::port();
-    let settings = format!(
-        "[records]\nupload_url = \"https://{host}:{port}/of/{{node}}/{{record}}.json\"\n\
-         upload_token_file = \"/etc/nodevigil/token\"\nupload_headers_file = \"/etc/nodevigil/headers\"\n\
-         upload_ca_file = \"/etc/kubernetes/pki/ca.crt\"\n"
-    );
-    let node = scene.healthy_with(|node| {
-        node.file("/etc/nodevigil/config.d/60-story.toml", &settings)
-            .file("/etc/nodevigil/token", "of-the-story\n")
-            .file("/etc/nodevigil/headers", "X-Story: one\n")
-            .file("/etc/server.py", SERVER)
-            .file("/etc/server.crt", &certificate)
-            .file("/etc/server.key", &key)
-    })?;
-    node.sh(&format!("systemd-run --quiet --unit=server python3 /etc/server.py {port}"))?;
+    let server = RecordServer::start(scene, 2)?;
+    let node = scene.healthy_with(|node| server.of(node))?;
     let crashed = node.kill_for_good()?;
     let (name, record) = (name(&crashed)?, record_of(&node, &crashed)?);
     node.wait_for_trouble("RecordsNotUploaded", &["/etc/nodevigil/headers (mode 0644)", "chmod o-r"])?;
-    node.sh("chmod 600 /etc/nodevigil/token /etc/nodevigil/headers")?;
+    RecordServer::allow(&node)?;
     node.wait_for_trouble("RecordsNotUploaded", &["503", &name])?;
     node.wait_for_no_trouble()?;
-    let path = format!("/srv/taken/of/{}/{name}.json", node.name());
-    let taken = node.sh(&format!("cat {path}"))?;
-    ensure!(serde_json::from_str::<Value>(&taken)? == record, "taken twice, or something else: {taken}");
+    ensure!(server.wait_for(&node, &name)? == record, "the server has something else");
     let (_, list) = node.run("nodevigil records -o json")?;
     ensure!(list.contains("\"uploaded\": true"), "{list}");
     Ok(())
@@ -216,27 +198,32 @@ pub fn of_the_last_boot_are_named_with_its_panic(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-pub fn outlive_a_reset_and_a_panic(scene: &Scene) -> Result<()> {
-    let (node, _) = healthy_node(scene)?;
-    node.sh("systemctl enable nodevigil")?;
-    for command in ["reboot -f", "echo c >/proc/sysrq-trigger"] {
-        let name = name(&node.crash_and_recover()?.clone()).or_else(|_| {
-            let (_, list) = node.run("nodevigil records")?;
-            list.lines().nth(1).and_then(|line| line.split(' ').next()).map(str::to_owned).context("no record")
-        })?;
-        let boot = node.guest()?.boot_id()?;
-        node.sh(&format!("(sleep 2; {command}) >/dev/null 2>&1 &"))?;
-        wait_until("another boot", WAIT, || Ok(node.guest()?.boot_id().ok().filter(|now| *now != boot)))
-            .with_context(|| command)?;
-        node.watch().wait_ready(Instant::now())?;
-        let told = node.wait_for_status("how the last boot ended", |status| status["last_boot"].is_string())?;
-        let told = told["last_boot"].as_str().unwrap_or_default().to_owned();
-        ensure!(told.contains("without a shutdown") || told.contains("panic"), "{command}: {told}");
-        ensure!(told.contains(&name), "{name} is not named: {told}");
-        node.sh(&format!("nodevigil records show {name}"))?;
+pub fn outlive_a_reset(scene: &Scene) -> Result<()> {
+    outlive(scene, "reboot -f", &["ended without a shutdown: by a reset, a power failure or a crash"])
+}
+
+pub fn outlive_a_panic_which_is_quoted(scene: &Scene) -> Result<()> {
+    outlive(
+        scene,
+        "echo c >/proc/sysrq-trigger",
+        &["ended with a kernel panic", "the kernel's last lines: Kernel panic - not syncing: sysrq triggered crash"],
+    )
+}
+
+/// A command ends the boot; in the next one the agent tells that and names the record.
+fn outlive(scene: &Scene, command: &str, parts: &[&str]) -> Result<()> {
+    let node = scene.healthy()?;
+    let crashed = node.kill_for_good()?;
+    let (name, record) = (name(&crashed)?, record_of(&node, &crashed)?);
+    let boot = node.guest()?.boot_id()?;
+    node.sh(&format!("systemctl enable nodevigil; sync; (sleep 2; {command}) >/dev/null 2>&1 &"))?;
+    wait_until("another boot", WAIT, || Ok(node.guest()?.boot_id().ok().filter(|now| *now != boot)))?;
+    let told = node.wait_for_status("how the last boot ended", |status| status["last_boot"].is_string())?;
+    let told = told["last_boot"].as_str().unwrap_or_default();
+    for part in parts.iter().copied().chain([name.as_str()]) {
+        ensure!(told.contains(part), "{part:?} is missing: {told}");
     }
-    let events = node.events(scene.plane())?;
-    let count = events.iter().filter(|event| event.0 == "Warning" && event.1 == "LastBootEnded").count();
-    ensure!(count == 2, "{events:?}");
-    Ok(())
+    ensure!(record_of(&node, &crashed)? == record, "the record is another one");
+    let is_told = |event: &(String, String)| (event.0.as_str(), event.1.as_str()) == ("Warning", "LastBootEnded");
+    wait_until("the Event", WAIT, || Ok(node.events(scene.plane())?.iter().any(is_told).then_some(())))
 }

@@ -108,10 +108,9 @@ impl ControlPlane {
         )
     }
 
-    /// Certificate and key of the API server, for another server at the same address.
-    pub fn serving_certificate(&self) -> Result<(String, String)> {
-        let read = |name: &str| fs::read_to_string(self.file(name)).context("reading the API server's certificate");
-        Ok((read("pki/apiserver.crt")?, read("pki/apiserver.key")?))
+    /// The files with certificate and key of the API server, for another server at the same address.
+    pub fn serving_certificate(&self) -> [String; 2] {
+        ["pki/apiserver.crt", "pki/apiserver.key"].map(|name| self.file(name))
     }
 
     /// The certificate of its authority, as PEM.

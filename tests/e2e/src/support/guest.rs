@@ -246,6 +246,12 @@ fn emulate(kind: &Kind, directory: &Path) -> Result<Child> {
         .args(["-drive", &format!("file={},format=raw,if=virtio,cache=unsafe,snapshot=on", image("disk"))])
         .args(["-drive", &format!("file={},format=raw,if=virtio,readonly=on", directory.join("files").display())])
         .args(["-drive", &format!("file={},format=raw,if=virtio,cache=unsafe", directory.join("empty").display())])
+        // What firmware keeps over a panic (ACPI ERST), which the kernel shows as /sys/fs/pstore.
+        .args([
+            "-object",
+            &format!("memory-backend-file,id=erst,size=64K,share=on,mem-path={}", directory.join("erst").display()),
+        ])
+        .args(["-device", "acpi-erst,memdev=erst"])
         .args(["-netdev", &format!("user,id=net,net=10.99.0.0/24,host={ADDRESS}")])
         .args(["-device", "virtio-net-pci,netdev=net", "-device", "virtio-serial-pci"])
         .args(["-chardev", &socket("shell"), "-device", "virtserialport,chardev=shell,name=e2e"])
