@@ -4,7 +4,7 @@ mod regex;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -13,11 +13,10 @@ use jiff::SignedDuration;
 use serde_json::Value as Json;
 use toml::Value;
 
-use crate::condition::custom::is_reserved;
 use crate::condition::profile;
 use crate::files;
-use crate::settings::custom::{MAX_CHECKS, ReasonName, TypeName};
-use crate::settings::{EXIT_CONFIG, MAX_FILE_BYTES};
+use crate::settings::custom::{CustomSettings, MAX_CHECKS, ReasonName, definitions};
+use crate::settings::{EXIT_CONFIG, MAX_FILE_BYTES, Settings};
 
 use super::super::{GOOD, complain, print};
 
@@ -50,7 +49,7 @@ pub struct ImportNpd {
 #[derive(Debug, Default)]
 struct Import {
     text: String,
-    names: BTreeSet<String>,
+    checks: BTreeMap<String, CustomSettings>,
     has_profile: bool,
 }
 
@@ -97,9 +96,9 @@ impl Import {
                 &config[FOLLOWS_MESSAGE],
                 "enable_message_change_based_condition_update: the first message of a problem stays",
             ),
-            (&config["skip_initial_status"], "skip_initial_status: a condition is shown once its check has ended"),
+            (&monitor["delay"], "delay: a check begins when the agent starts"),
         ] {
-            if value.as_array().is_some_and(|list| !list.is_empty()) || value == true {
+            if value.as_array().is_some_and(|list| !list.is_empty()) || value == true || is_text(value) {
                 self.comment(&format!("Not imported: {what}."));
             }
         }
@@ -128,33 +127,46 @@ impl Import {
             ));
             return Ok(());
         }
+        if is_text(&rule["patternGeneratedMessageSuffix"]) {
+            self.comment("Not imported: patternGeneratedMessageSuffix: the message is the line alone.");
+        }
         ReasonName::try_from(reason.to_owned())?;
         let mut lines = vec![format!("reason = {}", Value::from(reason))];
         if is_permanent(rule) {
-            TypeName::try_from(kind.to_owned())?;
-            if is_reserved(kind) {
-                return Err(format!("condition {kind} belongs to nodevigil or Kubernetes"));
-            }
             lines.push(format!("condition = {}\nproblem = \"True\"", Value::from(kind)));
-            let healthy = list(monitor, "conditions")
-                .find(|one| text(one, "type") == kind)
-                .map(|one| text(one, "reason").to_owned());
-            if let Some(healthy) = healthy.filter(|healthy| ReasonName::try_from(healthy.clone()).is_ok()) {
+            let healthy = list(monitor, "conditions").find(|one| text(one, "type") == kind);
+            let healthy = healthy.map_or("", |one| text(one, "reason"));
+            let is_of_problem = list(monitor, "rules").any(|rule| text(rule, "reason") == healthy);
+            if ReasonName::try_from(healthy.to_owned()).is_ok() && !is_of_problem {
                 lines.push(format!("healthy_reason = {}", Value::from(healthy)));
+            } else if !healthy.is_empty() {
+                self.comment(&format!(
+                    "The healthy reason {healthy} is not imported: it is not in CamelCase, or that of a problem."
+                ));
             }
         }
         lines.push(if is_custom { command(rule, config, directory)? } else { log(rule, config)? });
-        let name = self.name(reason);
-        _ = writeln!(self.text, "[custom.{name}]\n{}", lines.join("\n"));
+        self.table(&self.name(reason), &lines.join("\n"))
+    }
+
+    /// Adds a table, if the settings are valid with it.
+    fn table(&mut self, name: &str, lines: &str) -> Result<(), String> {
+        let table = format!("[custom.{name}]\n{lines}\n");
+        let added = toml::from_str::<Settings>(&table).map_err(|error| error.message().to_owned())?.custom;
+        let condition = &added[name].condition;
+        let others = self.checks.iter().filter(|(_, check)| condition.is_some() && check.condition == *condition);
+        definitions(&others.chain(&added).map(|(name, check)| (name.clone(), check.clone())).collect())?;
+        self.checks.extend(added);
+        self.text += &table;
         Ok(())
     }
 
     /// A name that no other check has: `OOMKilling` becomes `oom-killing`.
-    fn name(&mut self, reason: &str) -> String {
+    fn name(&self, reason: &str) -> String {
         let mut name = reason.to_kebab_case();
         name.truncate(MAX_NAME_CHARS);
         let (mut unique, mut number) = (name.clone(), 1);
-        while !self.names.insert(unique.clone()) {
+        while self.checks.contains_key(&unique) {
             number += 1;
             unique = format!("{name}-{number}");
         }
@@ -164,11 +176,11 @@ impl Import {
     fn finished(self) -> String {
         let mut text = "# Settings for nodevigil, written by `nodevigil config import-npd`. In a pattern, `*` stands for any text: it may match\n\
                         # more than the regular expression above it.\n".to_owned();
-        if self.names.len() > MAX_CHECKS {
+        if self.checks.len() > MAX_CHECKS {
             _ = writeln!(
                 text,
                 "# These are {} checks, and nodevigil allows {MAX_CHECKS}: delete those that you do not need.",
-                self.names.len()
+                self.checks.len()
             );
         }
         if self.has_profile {
@@ -180,7 +192,11 @@ impl Import {
 
 /// The source of a plugin's rule.
 fn command(rule: &Json, config: &Json, directory: &Path) -> Result<String, String> {
-    let path = directory.join(text(rule, "path").trim_start_matches("./"));
+    let path = text(rule, "path");
+    if path.contains('\\') {
+        return Err(format!("{path} is a path of Windows"));
+    }
+    let path = directory.join(path.trim_start_matches("./"));
     let args = list(rule, "args").filter_map(Json::as_str).map(Value::from);
     if list(rule, "args").any(|arg| arg == "--enable-repair=true") {
         return Err("the command repairs (--enable-repair=true), and a check changes nothing".into());
@@ -189,10 +205,12 @@ fn command(rule: &Json, config: &Json, directory: &Path) -> Result<String, Strin
     let interval = secs(&rule["invoke_interval"], secs(&config["invoke_interval"], INTERVAL_SECS)?)?;
     let longest = secs(&config["timeout"], TIMEOUT_SECS)?;
     let timeout = secs(&rule["timeout"], longest)?.min(longest).max(1);
-    let interval = interval.max(MIN_INTERVAL_SECS);
+    let too_short = (interval < MIN_INTERVAL_SECS)
+        .then(|| format!("# The shortest interval of a check is {MIN_INTERVAL_SECS} s, not {interval} s.\n"));
+    let (too_short, interval) = (too_short.unwrap_or_default(), interval.max(MIN_INTERVAL_SECS));
+    let argv = Value::from(argv);
     Ok(format!(
-        "command.argv = {}\ncommand.interval_secs = {interval}\ncommand.timeout_secs = {timeout}",
-        Value::from(argv)
+        "command.argv = {argv}\n{too_short}command.interval_secs = {interval}\ncommand.timeout_secs = {timeout}"
     ))
 }
 
@@ -213,6 +231,10 @@ fn log(rule: &Json, config: &Json) -> Result<String, String> {
 
 fn is_permanent(rule: &Json) -> bool {
     text(rule, "type") == "permanent"
+}
+
+fn is_text(value: &Json) -> bool {
+    value.as_str().is_some_and(|text| !text.is_empty())
 }
 
 /// A text of an object; none is empty.

@@ -30,7 +30,11 @@ pub(super) fn patterns(regex: &str) -> Result<Vec<String>, String> {
 
 fn pattern(text: &str, min_chars: usize) -> Result<String, &'static str> {
     let text = text.strip_suffix(END).unwrap_or(text);
-    let (from_start, text) = text.strip_prefix(START).map_or((false, text), |rest| (true, rest));
+    // Of several lines the last one counts, wherever it has the text: up to Linux 5.0 an OOM kill was two lines, and now it is one.
+    let (from_start, text) = match text.trim_end_matches(['\n', '*']).rsplit_once('\n') {
+        Some((_, last)) => (false, last),
+        None => text.strip_prefix(START).map_or((false, text), |rest| (true, rest)),
+    };
     if text.contains([START, END]) {
         return Err("has an anchor within");
     }
@@ -108,6 +112,8 @@ mod tests {
             (r"^panic: |fatal error:", vec!["panic: ", "*fatal error:"]),
             (r"none|^two: (?:three|four)", vec!["*none", "two: three", "two: four"]),
             (r"x{3}y\{failed", vec!["*x*y{failed"]),
+            ("Kill process \\d+\nKilled process \\d+ total-vm", vec!["*Killed process * total-vm"]),
+            ("^one:\n.* two: (three|four)\n?", vec!["* two: three", "* two: four"]),
             (r"\bword\b", vec!["*word"]),
             (
                 r"[Tt]ask blocked|[^a]b-bus-0|[a-z]-device",

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::settings::Settings;
+
 use crate::settings::custom::ProblemStatus;
 
 fn imported(monitors: &[serde_json::Value]) -> String {
@@ -91,7 +91,8 @@ fn commands_and_the_journal_become_checks() {
     assert!(of_kernel.identifier.is_none() && of_kernel.unit.is_none(), "{text}");
     assert!(text.contains("# Vague is not imported: the regular expression"), "{text}");
     assert!(text.contains("NTPIsDown (temporary) is not imported: the condition of the same command"), "{text}");
-    assert!(text.contains("# Not imported: skip_initial_status"), "{text}");
+    assert!(text.contains("# The shortest interval of a check is 5 s, not 1 s"), "{text}");
+    assert!(!text.contains("skip_initial_status"), "a check never shows a status before it has one: {text}");
 }
 
 #[test]
@@ -101,21 +102,56 @@ fn what_has_no_equal_says_why() {
         file,
         json!({"cpu": {"metricsConfigs": {}}}),
         json!({"plugin": "custom", "rules": [
-        {"type": "permanent", "condition": "Ready", "reason": "Down", "path": "/bin/x"},
-        {"type": "permanent", "condition": "a b", "reason": "Down", "path": "/bin/x"},
+        {"type": "permanent", "condition": "Ready", "reason": "Down", "path": "/bin/x", "timeout": "5s"},
+        {"type": "permanent", "condition": "a b", "reason": "Down", "path": "/bin/x", "timeout": "5s"},
         {"type": "temporary", "reason": "not CamelCase", "path": "/bin/x"},
         {"type": "temporary", "reason": "Late", "path": "/bin/x", "timeout": "soon"},
-        {"type": "temporary", "reason": "Repaired", "path": "/bin/x", "args": ["--enable-repair=true"]}]}),
+        {"type": "temporary", "reason": "Repaired", "path": "/bin/x", "args": ["--enable-repair=true"]},
+        {"type": "temporary", "reason": "Defender", "path": r"C:\npd\defender.ps1"},
+        {"type": "temporary", "reason": "Rare", "path": "/bin/x", "timeout": "2h"}],
+        "pluginConfig": {"timeout": "2h"}}),
+        json!({"plugin": "kmsg", "delay": "5m", "skipList": [" audit:"], "rules": [
+        {"type": "temporary", "reason": "Any", "pattern": ".*", "patternGeneratedMessageSuffix": "see the runbook"}]}),
     ]);
     assert!(settings(&text).custom.is_empty());
     for why in [
         "the journal, not a file",
         "node exporter",
-        "condition Ready belongs to",
+        "Down is not imported: the condition is one of nodevigil's own",
         "\"a b\" is invalid",
         "\"not CamelCase\" is invalid",
         "\"soon\" is not a duration",
         "the command repairs",
+        r"C:\npd\defender.ps1 is a path of Windows",
+        "7200 is out of range: expected 1 to 3600 seconds",
+        "delay: a check begins when the agent starts",
+        "skipList: a check cannot skip lines",
+        "patternGeneratedMessageSuffix: the message is the line alone",
+    ] {
+        assert!(text.contains(why), "{why}\n{text}");
+    }
+}
+
+/// node-problem-detector takes each of these files; nodevigil refuses settings in which a type has two healthy reasons, or a problem's reason.
+#[test]
+fn the_settings_are_valid_whatever_the_conditions_say() {
+    let condition = |healthy: &str, reasons: &[&str]| {
+        let rule = |reason: &&str| json!({"type": "permanent", "condition": "DiskBad", "reason": reason, "pattern": "bad sector"});
+        json!({"plugin": "kmsg", "conditions": [{"type": "DiskBad", "reason": healthy}],
+            "rules": reasons.iter().map(rule).collect::<Vec<_>>()})
+    };
+    let text = imported(&[
+        condition("DiskBad", &["DiskBad", "DiskWorse"]),
+        condition("disk is good", &["DiskOld"]),
+        condition("DiskGood", &["DiskWorst"]),
+    ]);
+    let checks = settings(&text).custom;
+    assert_eq!(checks.keys().collect::<Vec<_>>(), ["disk-bad", "disk-old", "disk-worse"], "{text}");
+    definitions(&checks).unwrap();
+    for why in [
+        "# The healthy reason DiskBad is not imported",
+        "# The healthy reason disk is good is not imported",
+        "# DiskWorst is not imported: custom.disk-worst: another check of DiskBad has another",
     ] {
         assert!(text.contains(why), "{why}\n{text}");
     }
