@@ -76,7 +76,15 @@ impl CommandState {
         Found::Unknown(match outcome {
             Outcome::Exited(0, output) => return Found::Nothing(message(output, 0)),
             Outcome::Exited(1, output) => return Found::Problem(message(output, 1)),
-            // 203 and the like are systemd's (systemd.exec(5)).
+            // systemd's own codes (systemd.exec(5)).
+            Outcome::Exited(203, output) if output.is_empty() => {
+                format!(
+                    "systemd cannot execute {program} (203/EXEC): it, or its interpreter, is missing or not executable"
+                )
+            }
+            Outcome::Exited(217, output) if output.is_empty() => {
+                format!("there is no user {} to run {program} (217/USER)", &*self.settings.user)
+            }
             Outcome::Exited(code, output) => format!("exit code {code}: {}", message(output, *code)),
             Outcome::Killed(result) => format!("{program} was killed (Result={result})"),
             Outcome::TimedOut => {
@@ -112,6 +120,12 @@ mod tests {
         assert_eq!(judge(exited(1, "\n  offset 3 s\u{1b}[0m\n")), Found::Problem("offset 3 s␛[0m".into()));
         assert_eq!(judge(exited(1, "")), Found::Problem("/bin/check exited with code 1".into()));
         assert_eq!(judge(exited(2, "no server")), Found::Unknown("exit code 2: no server".into()));
+        let Found::Unknown(missing) = judge(exited(203, "")) else { panic!() };
+        assert!(missing.starts_with("systemd cannot execute /bin/check (203/EXEC)"), "{missing}");
+        assert_eq!(
+            judge(exited(217, "")),
+            Found::Unknown("there is no user nobody to run /bin/check (217/USER)".into())
+        );
         let Found::Problem(long) = judge(exited(1, &"x".repeat(9999))) else { panic!() };
         assert!(long.len() <= MAX_LINE_BYTES);
         let masked = judge(exited(1, "curl --token s3cr3t-value failed"));

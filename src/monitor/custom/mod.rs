@@ -32,8 +32,8 @@ use crate::monitor::service::follow::ServiceEvent;
 use crate::settings::CustomSettings;
 use crate::settings::custom::Source as Watched;
 
-/// The first runs of commands are so far apart.
-const APART: Duration = Duration::from_secs(1);
+/// The first runs of commands are so far apart: `nodevigil diagnose` has time for all.
+const APART: Duration = Duration::from_millis(150);
 /// Lines of the journal that wait.
 const WAITING_LINES: usize = 64;
 /// Between two reports: in a storm each line of a log would cause one.
