@@ -47,9 +47,12 @@ KERNEL := $(CACHE)/kernel
 # Images of guests, one directory for each suite of Debian. Each stays as Debian was when it was made; remove one to update it.
 GUESTS := $(CACHE)/guests/$(call key,tests/e2e/image.sh)
 
+# Kubelets of other releases. KUBELET=1.34: the stories' nodes run that one.
+kubelet_of = $(CACHE)/kubelets/$(1)-$(call key,tests/full/kubelet/versions/$(1)/go.mod tests/full/kubelet/versions/$(1)/go.sum)
+
 # What the program of the stories reads, and how it is built: the agent is nearly what is shipped, the program that judges it is a
 # debug build, whose crates cargo test has built.
-STORIES_ENV = KUBEBUILDER_ASSETS="$(ASSETS)" NODEVIGIL_CONSUMERS="$(CONSUMERS)" NODEVIGIL_CRDS="$(CRDS)" NODEVIGIL_PEER="$(PEER)" NODEVIGIL_KERNEL="$(KERNEL)" NODEVIGIL_GUESTS="$(GUESTS)" NODEVIGIL_HELM="$(HELM)" NODEVIGIL_SCHEDULER="$(SCHEDULER)" NODEVIGIL_ANSIBLE="$(ANSIBLE)"
+STORIES_ENV = KUBEBUILDER_ASSETS="$(ASSETS)" NODEVIGIL_CONSUMERS="$(CONSUMERS)" NODEVIGIL_CRDS="$(CRDS)" NODEVIGIL_PEER="$(PEER)" NODEVIGIL_KERNEL="$(KERNEL)" NODEVIGIL_GUESTS="$(GUESTS)" NODEVIGIL_HELM="$(HELM)" NODEVIGIL_SCHEDULER="$(SCHEDULER)" NODEVIGIL_ANSIBLE="$(ANSIBLE)"$(if $(KUBELET), NODEVIGIL_KUBELET="$(call kubelet_of,$(KUBELET))")
 QUIET := --quiet
 define E2E
 cargo build $(QUIET) --locked --profile gate --package nodevigil && cargo build $(QUIET) --locked --package nodevigil-e2e && \
@@ -119,13 +122,18 @@ test: cargo-deny ## The gate: format, lints, dependencies' licences and sources,
 	@tests/step.sh "cargo test" cargo test --locked --no-fail-fast
 	@tests/step.sh "stories" $(MAKE) stories TIER=gate
 
-stories: $(if $(NODE),guest-needs) $(if $(filter gate,$(TIER)),gate-needs,full-needs consumers crds kernel scheduler ansible chart) ## What happens to real nodes, TIER=full (or gate); STORIES="life:: api" for a part, NODE=debian-13 on guests, TABLE=FILE for what they provoke
-	@$(E2E) --tier $(or $(TIER),full) $(if $(NODE),--node $(NODE)) $(if $(TABLE),--table $(abspath $(TABLE))) $(STORIES)
+stories: $(if $(NODE),guest-needs) $(if $(KUBELET),kubelets) $(if $(filter gate,$(TIER)),gate-needs,full-needs consumers crds kernel scheduler ansible chart) ## What happens to real nodes, TIER=full (or gate); STORIES="life:: api" for a part, NODE=debian-13 on guests, KUBELET=1.34 with that kubelet, TABLE=FILE for what they provoke
+	@$(E2E) --tier $(or $(TIER),full) $(if $(NODE),--node $(NODE)) $(if $(TABLE),--table $(abspath $(TABLE))) $(if $(PLATFORMS),--platforms $(PLATFORMS)) $(STORIES)
 
 # Two guests at a time would make both slow. All kinds run, whatever became of one.
+KUBELET_STORIES := life::crash life::hang life::operator_stop crash::out_of_memory runtime::crash config::flag_in_the_wrong_file
 nodes: guest-needs gate-needs ## The gate's stories and those of guests on each kind of node, or on NODES="debian-13", and docs/platforms.md about it (over two hours)
 	@failed=; for node in $(or $(NODES),namespaces debian-13 debian-12 debian-sid); do \
 	  echo "== $$node"; $(E2E) --tier gate --node $$node --platforms docs/platforms.md $(STORIES) || failed="$$failed $$node"; \
+	done; \
+	for release in $(or $(KUBELETS),$(if $(NODES),,1.33 1.34 1.35 1.37)); do \
+	  echo "== kubelet $$release"; \
+	  $(MAKE) stories TIER=gate KUBELET=$$release PLATFORMS=docs/platforms.md STORIES="$(or $(STORIES),$(KUBELET_STORIES))" || failed="$$failed kubelet-$$release"; \
 	done; [ -z "$$failed" ] || { echo "stories failed on:$$failed" >&2; exit 1; }
 
 gate-needs: rust
@@ -358,12 +366,10 @@ crane:
 helm:
 	@$(call GO_BUILD,helm (three minutes),$(HELM),tests/cluster/build.sh "$(HELM)" "$(CURDIR)/packaging/helm")
 
-# One directory for each release, named by its version and the state of its module.
+# One directory for each release, named by its version and the state of its module; with KUBELET=1.34 that one.
 kubelets:
-	@for directory in tests/full/kubelet/versions/*/; do \
-	  out="$(CACHE)/kubelets/$$(basename "$$directory")-$$(cat "$$directory/go.mod" "$$directory/go.sum" | sha256sum | cut -c1-16)"; \
-	  $(call GO_BUILD,kubelet $$(basename $$directory) (five minutes),$$out,tests/cluster/build.sh "$$out" "$$directory"); \
-	done
+	@$(foreach release,$(or $(KUBELET),$(notdir $(wildcard tests/full/kubelet/versions/*))),\
+	  $(call GO_BUILD,kubelet $(release) (five minutes),$(call kubelet_of,$(release)),tests/cluster/build.sh "$(call kubelet_of,$(release))" tests/full/kubelet/versions/$(release));)
 
 # Installs version $(2) of $(1) from crates.io, if it is not there; $(3): further arguments.
 define CARGO_INSTALL

@@ -11,14 +11,22 @@ use anyhow::{Context as _, Result};
 use crate::scene::ObservedNode;
 use crate::stories::{Place, STORIES, Story};
 use crate::support::kinds::{KINDS, Kind};
-use crate::support::output;
+use crate::support::{output, programs};
 
+/// Between a kind and the release of a kubelet.
+const OTHER_KUBELET: &str = ", kubelet ";
 const HEAD: &str = "\
 # Platforms
 
 The nodes on which the stories (the end-to-end tests in tests/e2e) ran, and how each story ended. `make nodes` writes this page. Nodes of the kind
 `namespaces` use the kernel of the machine that runs the stories. The others are virtual machines with the kernel and the programs of a Debian
 release. Every node runs a real kubelet, container runtime and systemd, with a real control plane.
+
+";
+const KUBELETS_HEAD: &str = "\
+\n## Kubelets of other releases
+
+The same control plane, with kubelets of other releases than its own. `make nodes` runs some of the gate's stories on each.
 
 ";
 const STORIES_HEAD: &str = "\
@@ -31,6 +39,8 @@ const STORIES_HEAD: &str = "\
 pub struct Platforms {
     path: PathBuf,
     kind: &'static Kind,
+    /// What the table calls the nodes: their kind, and the release of their kubelet if it is not that of the control plane.
+    name: String,
     today: String,
     /// Whether this run has written the versions.
     has_versions: bool,
@@ -49,7 +59,9 @@ impl Platforms {
     /// To add what happens on this kind of nodes to the table in that file.
     pub fn new(path: &Path, kind: &'static Kind) -> Result<Self> {
         let today = output(Command::new("date").args(["-u", "+%F"]))?.trim().to_owned();
-        Ok(Self { path: path.to_owned(), kind, today, has_versions: false })
+        let name = programs::other_release()
+            .map_or_else(|| kind.name.to_owned(), |release| format!("{}{OTHER_KUBELET}{release}", kind.name));
+        Ok(Self { path: path.to_owned(), kind, name, today, has_versions: false })
     }
 
     /// Adds how a story ended, with the versions of its node. Reads the table each time, as another run may write it too.
@@ -57,11 +69,11 @@ impl Platforms {
         let text = if self.path.exists() { fs::read_to_string(&self.path)? } else { String::new() };
         let mut table = Table::parse(&text);
         if let Some(node) = node.filter(|_| !self.has_versions) {
-            table.versions.insert(self.kind.name.to_owned(), self.read_versions(node)?);
+            table.versions.insert(self.name.clone(), self.read_versions(node)?);
             self.has_versions = true;
         }
         let result = format!("{} {}", if passed { "passed" } else { "**failed**" }, self.today);
-        table.results.insert((self.kind.name.to_owned(), story.name.to_owned()), result);
+        table.results.insert((self.name.clone(), story.name.to_owned()), result);
         fs::write(&self.path, table.text()).with_context(|| self.path.display().to_string())
     }
 
@@ -81,36 +93,51 @@ impl Platforms {
 
 impl Table {
     fn text(&self) -> String {
-        let mut text = HEAD.to_owned();
-        text += "| kind | passed | failed | last run | system | Linux | systemd | cgroup | runtime | kubelet | unit, socket |\n";
-        text += "|---|---|---|---|---|---|---|---|---|---|---|\n";
-        for kind in &KINDS {
-            let results = || STORIES.iter().filter_map(|story| self.result(kind, story));
-            let passed = results().filter(|result| result.starts_with("passed")).count();
-            if let Some(versions) = self.versions.get(kind.name) {
-                let failed = results().count() - passed;
-                let _ = writeln!(text, "| `{}` | {passed} | {failed} | {} |", kind.name, versions.join(" | "));
-            }
+        let kinds: Vec<&str> =
+            KINDS.iter().map(|kind| kind.name).filter(|name| self.versions.contains_key(*name)).collect();
+        let others: Vec<&str> =
+            self.versions.keys().map(String::as_str).filter(|name| name.contains(OTHER_KUBELET)).collect();
+        let mut text = format!("{HEAD}{}{STORIES_HEAD}{}", self.kinds(&kinds), self.stories(&kinds));
+        if !others.is_empty() {
+            let _ = write!(text, "{KUBELETS_HEAD}{}\n{}", self.kinds(&others), self.stories(&others));
         }
-        text += STORIES_HEAD;
-        let kinds = KINDS.iter().filter(|kind| self.versions.contains_key(kind.name));
-        let names: Vec<String> = kinds.clone().map(|kind| format!("`{}`", kind.name)).collect();
-        let _ = writeln!(text, "| story | {} |\n|---|{}", names.join(" | "), "---|".repeat(names.len()));
-        let ran = |story: &&Story| KINDS.iter().any(|kind| self.result(kind, story).is_some());
+        text
+    }
+
+    fn kinds(&self, names: &[&str]) -> String {
+        let mut text = "| kind | passed | failed | last run | system | Linux | systemd | cgroup | runtime | kubelet | unit, socket |\n\
+            |---|---|---|---|---|---|---|---|---|---|---|\n"
+            .to_owned();
+        for name in names {
+            let results = || STORIES.iter().filter_map(|story| self.result(name, story));
+            let passed = results().filter(|result| result.starts_with("passed")).count();
+            let failed = results().count() - passed;
+            let _ = writeln!(text, "| `{name}` | {passed} | {failed} | {} |", self.versions[*name].join(" | "));
+        }
+        text
+    }
+
+    fn stories(&self, names: &[&str]) -> String {
+        let heads: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+        let mut text = format!("| story | {} |\n|---|{}\n", heads.join(" | "), "---|".repeat(names.len()));
+        let ran = |story: &&Story| names.iter().any(|name| self.result(name, story).is_some());
         for story in STORIES.iter().filter(ran) {
-            let cell = |kind| match self.result(kind, story) {
+            let is_elsewhere = |name: &str| {
+                KINDS.iter().any(|kind| name.starts_with(kind.name) && story.place == Place::elsewhere(kind))
+            };
+            let cell = |name: &&str| match self.result(name, story) {
                 Some(result) => result.clone(),
-                None if story.place == Place::elsewhere(kind) => "elsewhere".to_owned(),
+                None if is_elsewhere(name) => "elsewhere".to_owned(),
                 None => "not run".to_owned(),
             };
-            let cells: Vec<String> = kinds.clone().map(cell).collect();
+            let cells: Vec<String> = names.iter().map(cell).collect();
             let _ = writeln!(text, "| `{}` | {} |", story.name, cells.join(" | "));
         }
         text
     }
 
-    fn result(&self, kind: &Kind, story: &Story) -> Option<&String> {
-        self.results.get(&(kind.name.to_owned(), story.name.to_owned()))
+    fn result(&self, name: &str, story: &Story) -> Option<&String> {
+        self.results.get(&(name.to_owned(), story.name.to_owned()))
     }
 
     /// What [`Self::text`] has written.
@@ -120,6 +147,7 @@ impl Table {
             let cells: Vec<String> = line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect();
             let bare = |cell: &String| cell.trim_matches('`').to_owned();
             match &cells[..] {
+                [head, ..] if head == "kind" => kinds.clear(),
                 [head, names @ ..] if head == "story" => kinds = names.iter().map(bare).collect(),
                 [kind, _, _, rest @ ..] if kind.starts_with('`') && kinds.is_empty() => {
                     table.versions.insert(bare(kind), rest.to_vec());
@@ -145,15 +173,18 @@ mod tests {
         let result = |kind: &str, story: &str, result: &str| ((kind.to_owned(), story.to_owned()), result.to_owned());
         let cells = |kind: &str| (kind.to_owned(), ["2026-11-28", "Debian", "6.12"].map(str::to_owned).to_vec());
         let table = Table {
-            versions: BTreeMap::from([cells("namespaces"), cells("debian-13")]),
+            versions: BTreeMap::from(["namespaces", "debian-13", "namespaces, kubelet 1.34"].map(cells)),
             results: BTreeMap::from([
                 result("debian-13", "life::crash", "passed 2026-11-28"),
                 result("debian-13", "life::hang", "**failed** 2026-11-27"),
+                result("namespaces, kubelet 1.34", "life::hang", "passed 2026-11-27"),
             ]),
         };
         let text = table.text();
         assert!(text.contains("| `debian-13` | 1 | 1 | 2026-11-28 | Debian | 6.12 |"), "{text}");
         assert!(text.contains("| `life::crash` | not run | passed 2026-11-28 |"), "{text}");
+        let other = "| story | `namespaces, kubelet 1.34` |\n|---|---|\n| `life::hang` | passed 2026-11-27 |\n";
+        assert!(text.ends_with(other), "{text}");
         assert!(!text.contains("harness::node_ends"), "{text}");
         assert_eq!(Table::parse(&text), table);
     }

@@ -68,7 +68,7 @@ impl NodeBuilder {
         let ports = Ports { kubelet: namespaces::port(), healthz: namespaces::port() };
         let kubeconfig = self.plane.kubeconfig(&format!("system:node:{}", self.name), "system:nodes")?;
         let mut files = node_files::kubelet(self.kind, &self.name, ports, &self.plane.ca()?, kubeconfig);
-        let mut layers = vec![programs::layer("kubelet", &programs::kubernetes("kubelet")?)?];
+        let mut layers = vec![programs::layer("kubelet", &programs::kubelet()?)?];
         if self.has_agent {
             let kubeconfig = self.plane.kubeconfig(&format!("nodevigil:{}", self.name), "nodevigil-agents")?;
             files.extend(node_files::agent(kubeconfig)?);

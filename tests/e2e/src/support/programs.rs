@@ -12,6 +12,21 @@ pub fn kubernetes(program: &str) -> Result<PathBuf> {
     from("KUBEBUILDER_ASSETS", program).context("run `make cluster`")
 }
 
+/// Names the directory of a kubelet of another release than the control plane's, `RELEASE-KEY`.
+const OTHER_KUBELET: &str = "NODEVIGIL_KUBELET";
+
+/// The kubelet of the nodes.
+pub fn kubelet() -> Result<PathBuf> {
+    if std::env::var_os(OTHER_KUBELET).is_some() { from(OTHER_KUBELET, "kubelet") } else { kubernetes("kubelet") }
+}
+
+/// The release of the nodes' kubelet, if it is not that of the control plane.
+pub fn other_release() -> Option<String> {
+    let directory = PathBuf::from(std::env::var_os(OTHER_KUBELET)?);
+    let name = directory.file_name()?.to_string_lossy();
+    Some(name.split_once('-').map_or(&*name, |(release, _)| release).to_owned())
+}
+
 /// kube-scheduler, in the directory that `NODEVIGIL_SCHEDULER` names.
 pub fn scheduler() -> Result<PathBuf> {
     from("NODEVIGIL_SCHEDULER", "kube-scheduler")
