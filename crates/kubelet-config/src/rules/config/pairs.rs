@@ -19,6 +19,7 @@ pub(super) fn contradictions(snapshot: &Snapshot, report: &mut Report) {
     soft_thresholds(snapshot, &mut refuse);
     managers(snapshot, &mut refuse);
     capacity(snapshot, &mut refuse);
+    cgroup_v2(snapshot, &mut refuse);
     gated(snapshot, &mut refuse);
     access(snapshot, &mut refuse);
     for (path, message, right) in found {
@@ -299,8 +300,8 @@ fn capacity(snapshot: &Snapshot, refuse: &mut impl FnMut(&'static str, String, &
     }
 }
 
-/// Settings that need a feature gate, or cgroup v2.
-fn gated(snapshot: &Snapshot, refuse: &mut impl FnMut(&'static str, String, &str)) {
+/// The use of swap, and what else needs cgroup v2.
+fn cgroup_v2(snapshot: &Snapshot, refuse: &mut impl FnMut(&'static str, String, &str)) {
     const SWAP: &str = "memorySwap.swapBehavior";
     let settings = &snapshot.settings;
     let is_v1 = snapshot.machine.kernel.cgroup_v2 == Some(false);
@@ -325,6 +326,11 @@ fn gated(snapshot: &Snapshot, refuse: &mut impl FnMut(&'static str, String, &str
     if is_v1 && settings.bool("singleProcessOOMKill") == Some(false) {
         refuse("singleProcessOOMKill", "singleProcessOOMKill is false, which needs cgroup v2".to_owned(), "true");
     }
+}
+
+/// Settings that need a feature gate.
+fn gated(snapshot: &Snapshot, refuse: &mut impl FnMut(&'static str, String, &str)) {
+    let settings = &snapshot.settings;
     let period = nanos(snapshot, "cpuCFSQuotaPeriod");
     let buffers = |format: &str| {
         let size = settings.get(&format!("logging.options.{format}.infoBufferSize")).map(|size| &size.value);

@@ -423,6 +423,6 @@ fn what_is_before_each_dollar_sign_is_one_mistake() {
         let findings = findings_with(&tree, version("1.33.4"));
         let said: Vec<_> = findings.iter().map(|one| format!("{} {}", one.rule, one.at)).collect();
         assert_eq!(said, [format!("SD016 {DROP_IN}:7")], "{before}");
-        assert_eq!(fixed(&tree, &version("1.33.4"), "SD016"), [healthy.clone()], "{before}");
+        assert_eq!(fixed(&tree, &version("1.33.4"), "SD016"), std::slice::from_ref(&healthy), "{before}");
     }
 }

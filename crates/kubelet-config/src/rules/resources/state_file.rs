@@ -31,7 +31,7 @@ fn finding(snapshot: &Snapshot, severity: Severity, at: Location, file: &str, me
     Finding::new("RS006", severity, at, message).say(fix)
 }
 
-/// How bad a state file is, and the exception; nothing if a command before each start removes it, as OpenShift's does.
+/// How bad a state file is, and the exception; nothing if a command before each start removes it, as `OpenShift`'s does.
 fn if_it_stays(snapshot: &Snapshot, file: &str) -> Option<(Severity, &'static str)> {
     let commands = snapshot.unit.settings.get(&("Service".to_owned(), "ExecStartPre".to_owned()));
     let commands = commands.map_or("", |commands| commands.value.as_str());
