@@ -21,8 +21,6 @@ const MAX_RECORDS: usize = 20;
 const MAX_TOTAL_BYTES: u64 = 4 << 20;
 /// The extension of the mark next to a record that was uploaded.
 const UPLOADED: &str = "uploaded";
-/// Those of records, of marks, and of files that are not complete.
-const EXTENSIONS: [&str; 3] = ["json", UPLOADED, "tmp"];
 /// A cloud keeps what is written to them. The first that can be opened is used.
 const CONSOLES: [&str; 2] = ["/dev/console", "/dev/ttyS0"];
 const MAX_CONSOLE_BYTES: usize = 600;
@@ -105,25 +103,23 @@ pub fn write(directory: &Path, record: &Record) -> io::Result<()> {
 /// Removes the oldest that are too many, and what is left of records that are gone. `written` stays, even if the clock was ahead when the
 /// others were written.
 fn prune(directory: &Path, written: &str) {
-    let mut all = list_in(directory);
-    all.sort_by_key(|kept| kept.name != written);
+    let mut kept = list_in(directory);
+    kept.sort_by_key(|record| record.name != written);
     let mut total = 0;
-    let mut fits = |kept: &Kept| {
-        total += kept.bytes;
+    let mut fits = |record: &Kept| {
+        total += record.bytes;
         total <= MAX_TOTAL_BYTES
     };
-    let fitting = all.iter().take(MAX_RECORDS).take_while(|kept| fits(kept)).count();
-    let is_among = |records: &[Kept], name: &str| records.iter().any(|record| record.name == name);
-    let (kept, excess) = all.split_at(fitting);
-    // Another process may be writing what is not complete in memory.
-    let extensions = if directory == Path::new(VOLATILE) { &EXTENSIONS[..2] } else { &EXTENSIONS };
+    let fitting = kept.iter().take(MAX_RECORDS).take_while(|record| fits(record)).count();
+    for record in kept.split_off(fitting) {
+        fs::remove_file(&record.path).ok();
+    }
+    // In memory another process may be writing what is not complete.
+    let left: &[&str] = if directory == Path::new(VOLATILE) { &[UPLOADED] } else { &[UPLOADED, "tmp"] };
     for path in fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()) {
-        let file = path.file_name().and_then(|file| file.to_str()).unwrap_or_default();
-        let (name, extension) =
-            (file.split('.').next().unwrap_or_default(), file.rsplit('.').next().unwrap_or_default());
-        // A record that has come since the list was made is another process's.
-        let is_excess = if extension == "json" { is_among(excess, name) } else { !is_among(kept, name) };
-        if is_name(name) && extensions.contains(&extension) && is_excess {
+        let [name, extension] = [path.file_prefix(), path.extension()].map(|part| part?.to_str());
+        let is_of_none = |name: &str| is_name(name) && kept.iter().all(|record| record.name != name);
+        if name.is_some_and(is_of_none) && extension.is_some_and(|extension| left.contains(&extension)) {
             fs::remove_file(&path).ok();
         }
     }
