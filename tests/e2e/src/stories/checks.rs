@@ -16,7 +16,7 @@ const SETTINGS: &str = "/etc/nodevigil/config.d/60-checks.toml";
 const POLICY: &str = "validatingadmissionpolicy/nodevigil-nodes";
 /// The types of these stories. They share an API server, so each allows all of them.
 const TYPES: &str = "['UnitHealthy', 'example.com/CommandProblem', 'JournalHealthy', 'KernelQuiet', 'GoodHealthy', 'EndlessHealthy', \
-                     'StubbornHealthy', 'ForksHealthy', 'FrozenHealthy', 'OurProblem']";
+                     'StubbornHealthy', 'ForksHealthy', 'FrozenHealthy', 'InactiveHealthy', 'RestartsHealthy', 'OurProblem']";
 const UNIT: &str = "[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n";
 
 /// As an administrator does it before the settings are rolled out.
@@ -218,6 +218,55 @@ pub fn a_check_may_not_have_a_type_of_others(scene: &Scene) -> Result<()> {
         ensure!(code == 78 && output.contains(&format!("{SETTINGS}:1:")), "{kind}: {code}: {output}");
     }
     Ok(())
+}
+
+/// A taint of a check, and the two other ways in which a service of a check can be a problem.
+pub fn a_check_taints_the_node_until_its_unit_is_back(scene: &Scene) -> Result<()> {
+    const TAINT: &str = "status-taint.cluster-autoscaler.kubernetes.io/nodevigil-check-UnitHealthy";
+    const CHECKS: &str = "[taints]\nconditions = ['UnitHealthy']\n\
+        [custom.demo]\ncondition = 'UnitHealthy'\nreason = 'DemoFailed'\nunit.name = 'demo.service'\n\
+        [custom.enabled]\ncondition = 'InactiveHealthy'\nreason = 'DemoInactive'\nunit = { name = 'idle.service', inactive_secs = 20 }\n\
+        [custom.restarts]\ncondition = 'RestartsHealthy'\nreason = 'DemoRestarts'\nunit = { name = 'loop.service', restarts = 3 }\n";
+    let looping = UNIT.replace("[Install]", "Restart=always\nRestartSec=1\n[Install]");
+    let unit = |name: &str| format!("/etc/systemd/system/{name}.service");
+    let (demo, idle, restarting) = (unit("demo"), unit("idle"), unit("loop"));
+    let node = node_with(scene, CHECKS, &[(&demo, UNIT), (&idle, UNIT), (&restarting, &looping)])?;
+    let taints = |wanted: Option<&str>| {
+        let found = || -> Result<Option<()>> {
+            let (_, last) = node.watch().since(None).pop().context("no Node has been seen")?;
+            let taints = last["spec"]["taints"].as_array().cloned().unwrap_or_default();
+            let ours = taints.iter().find(|taint| taint["key"] == TAINT);
+            Ok((ours.and_then(|taint| taint["value"].as_str()) == wanted).then_some(()))
+        };
+        wait_until(&format!("the taint to be {wanted:?}"), WAIT, found)
+    };
+    let began = Instant::now();
+    node.sh("systemctl enable --now demo loop; systemctl enable idle")?;
+    node.condition("UnitHealthy").wait_for(began, "True", "CheckPassed")?;
+    taints(None)?;
+    let from = Instant::now();
+    node.sh("systemctl kill --signal=KILL demo")?;
+    node.condition("UnitHealthy").wait_for(from, "False", "DemoFailed")?;
+    taints(Some("DemoFailed"))?;
+    // A restart of the agent changes the taint no more than the condition.
+    node.restart_agent("systemctl restart nodevigil")?;
+    taints(Some("DemoFailed"))?;
+    let from = Instant::now();
+    node.sh("systemctl start demo")?;
+    node.condition("UnitHealthy").wait_for(from, "True", "CheckPassed")?;
+    taints(None)?;
+
+    node.condition("InactiveHealthy").wait_for(began, "False", "DemoInactive")?;
+    let from = Instant::now();
+    for _ in 0..3 {
+        node.sh("systemctl kill --signal=KILL loop; sleep 4; systemctl is-active loop")?;
+    }
+    let looped = node.condition("RestartsHealthy").wait_for(from, "False", "DemoRestarts")?;
+    ensure!(looped.message.contains("restarted loop.service 3 times"), "{looped:?}");
+    let from = Instant::now();
+    node.sh("systemctl stop loop; systemctl start idle")?;
+    node.condition("RestartsHealthy").wait_for(from, "Unknown", "CheckUnknown")?;
+    node.condition("InactiveHealthy").wait_for(from, "True", "CheckPassed").map(drop)
 }
 
 /// One script for both. node-problem-detector and nodevigil cannot write a condition of the same type.

@@ -162,6 +162,7 @@ pub const STORIES: &[Story] = &[
     gate("bus::crash_among_forged_signals", bus::a_crash_among_forged_signals_is_seen),
     gate("checks::unit", checks::a_unit_that_fails_is_a_problem_and_one_that_is_stopped_is_none),
     full("checks::command", checks::a_commands_exit_code_decides_and_maintenance_holds_it_back),
+    full("checks::tainted", checks::a_check_taints_the_node_until_its_unit_is_back),
     full("checks::log", checks::lines_of_the_journal_and_the_kernel_count_for_their_time),
     full("checks::hostile", checks::a_hostile_command_costs_nothing_but_its_own_check),
     full("checks::refused", checks::a_type_that_the_policy_refuses_holds_no_other_condition_back),
