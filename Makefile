@@ -33,7 +33,7 @@ TOOLS := $(CACHE)/tools/$(call key,tests/cluster/go.mod tests/cluster/go.sum)
 ASSETS := $(or $(KUBEBUILDER_ASSETS),$(TOOLS))
 CONSUMERS := $(CACHE)/consumers/$(call key,$(foreach module,karpenter clusterapi,$(sort $(wildcard tests/cluster/$(module)/*))))
 CRDS := $(CACHE)/crds/$(call key,tests/cluster/crds/go.mod tests/cluster/crds/go.sum tests/cluster/crds/fetch.sh)
-PEER := $(CACHE)/peer/$(call key,tests/cluster/npd/go.mod tests/cluster/npd/go.sum)
+PEER := $(CACHE)/peer/journald-$(call key,tests/cluster/npd/go.mod tests/cluster/npd/go.sum)
 PROMTOOL := $(CACHE)/prometheus/$(call key,tests/cluster/promtool/go.mod tests/cluster/promtool/go.sum)
 NFPM := $(CACHE)/nfpm/$(call key,packaging/nfpm/go.mod packaging/nfpm/go.sum)
 CRANE := $(CACHE)/crane/$(call key,packaging/image/go.mod packaging/image/go.sum)
@@ -69,6 +69,8 @@ NODE_PROGRAMS := unshare:util-linux systemctl:systemd dbus-daemon:dbus ip:iprout
 GUEST_PROGRAMS := qemu-system-x86_64:qemu-system-x86 busybox:busybox-static debootstrap:debootstrap
 FULL_PROGRAMS := faketime:faketime python3:python3 curl:curl rpm:rpm busybox:busybox-static
 ORACLE_PROGRAMS := unshare:util-linux ip:iproute2 containerd:containerd runc:runc openssl:openssl
+# Of a header: no program of its package would show that it is there.
+PEER_PROGRAMS := sd-journal.h:libsystemd-dev
 PACKAGE_PROGRAMS := cloud-init:cloud-init cpio:cpio lintian:lintian rpmlint:rpmlint rpm:rpm
 define INSTALL
 packages=; \
@@ -122,7 +124,7 @@ test: cargo-deny ## The gate: format, lints, dependencies' licences and sources,
 	@tests/step.sh "cargo test" cargo test --locked --no-fail-fast
 	@tests/step.sh "stories" $(MAKE) stories TIER=gate
 
-stories: $(if $(NODE),guest-needs) $(if $(KUBELET),kubelets) $(if $(filter gate,$(TIER)),gate-needs,full-needs consumers crds kernel scheduler ansible chart) ## What happens to real nodes, TIER=full (or gate); STORIES="life:: api" for a part, NODE=debian-13 on guests, KUBELET=1.34 with that kubelet, TABLE=FILE for what they provoke
+stories: $(if $(NODE),guest-needs) $(if $(KUBELET),kubelets) $(if $(filter gate,$(TIER)),gate-needs,full-needs consumers crds kernel peer scheduler ansible chart) ## What happens to real nodes, TIER=full (or gate); STORIES="life:: api" for a part, NODE=debian-13 on guests, KUBELET=1.34 with that kubelet, TABLE=FILE for what they provoke
 	@$(E2E) --tier $(or $(TIER),full) $(if $(NODE),--node $(NODE)) $(if $(TABLE),--table $(abspath $(TABLE))) $(if $(PLATFORMS),--platforms $(PLATFORMS)) $(STORIES)
 
 # Two guests at a time would make both slow. All kinds run, whatever became of one.
@@ -350,8 +352,12 @@ kernel:
 	@$(call INSTALL,$(GUEST_PROGRAMS))
 	@[ -d "$(KERNEL)" ] || tests/e2e/kernel.sh "$(KERNEL)"
 
+# Like its release, with the plugin that reads the journal.
+PEER_FILES := $(patsubst %,config/%.json,abrt-adaptor docker-monitor health-checker-kubelet kernel-monitor systemd-monitor)
+peer: GO_TAGS := -tags=journald
 peer:
-	@$(call GO_BUILD,node-problem-detector (three minutes),$(PEER),tests/cluster/build.sh "$(PEER)" tests/cluster/npd config/kernel-monitor.json config/health-checker-kubelet.json)
+	@[ -e /usr/include/systemd/sd-journal.h ] || { $(call INSTALL,$(PEER_PROGRAMS)); }
+	@$(call GO_BUILD,node-problem-detector (three minutes),$(PEER),GO_CGO=1 tests/cluster/build.sh "$(PEER)" tests/cluster/npd $(PEER_FILES))
 
 promtool: GO_TAGS := -tags=remove_all_sd
 promtool:

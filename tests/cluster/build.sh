@@ -2,7 +2,8 @@
 # Builds the pinned Kubernetes programs (`tool` lines of a go.mod) into OUT, each under its usual name.
 #   build.sh OUT [MODULE [FILE...]]
 # MODULE is the directory of the go.mod, this script's own if it is left out. FILEs of the first program's own module are
-# copied next to the programs. GO_TOOLS, if set, are other packages to build than those of the `tool` lines.
+# copied next to the programs. GO_TOOLS, if set, are other packages to build than those of the `tool` lines. GO_CGO=1 is for programs
+# that call a library of the system; the others are static.
 # Builds into a directory next to OUT and renames it at the end, so that an interrupted build never looks finished.
 # Go's own caches are the caller's (GOCACHE, GOMODCACHE): the Makefile points them into the project's cache directory.
 set -eu
@@ -29,7 +30,7 @@ for tool in $tools; do
     *) name=$(basename "$tool") ;;
   esac
   echo "  building $name $version ($i of $count)" >&2
-  CGO_ENABLED=0 go build -trimpath -ldflags "$flags" -o "$partial/$name" "$tool"
+  CGO_ENABLED=${GO_CGO:-0} go build -trimpath -ldflags "$flags" -o "$partial/$name" "$tool"
 done
 source=$(go list -f '{{.Module.Dir}}' "$(echo "$tools" | head -n 1)")
 for file in "$@"; do

@@ -16,9 +16,10 @@ use crate::support::{WAIT, programs};
 pub const UNIT: &str = "node-problem-detector.service";
 /// Its condition; `True` is bad.
 pub const CONDITION: &str = "KubeletUnhealthy";
-const DIRECTORY: &str = "/home/kubernetes/node-problem-detector/config";
-/// Its monitor of the kernel's log.
-pub const KERNEL_MONITOR: &str = "/home/kubernetes/node-problem-detector/config/kernel-monitor.json";
+/// Its configuration files.
+pub const DIRECTORY: &str = "/home/kubernetes/node-problem-detector/config";
+/// Those of its journald plugin.
+pub const JOURNAL_MONITORS: [&str; 3] = ["abrt-adaptor.json", "docker-monitor.json", "systemd-monitor.json"];
 const KERNEL: &str = "kernel-monitor.json";
 const KUBELET: &str = "health-checker-kubelet.json";
 const KUBECONFIG: &str = "/etc/node-problem-detector/kubeconfig";
@@ -42,18 +43,21 @@ impl Package {
         let directory = Path::new(&directory);
         let read = |name: &str| fs::read_to_string(directory.join(name)).with_context(|| format!("reading {name}"));
         let kubelet = read(KUBELET)?;
+        let shipped = [KERNEL].iter().chain(&JOURNAL_MONITORS);
+        let mut files: Vec<_> =
+            shipped.map(|name| Ok((format!("{DIRECTORY}/{name}"), read(name)?))).collect::<Result<_>>()?;
         let (on, off) = ("--enable-repair=true", "--enable-repair=false");
         ensure!(kubelet.contains(on), "{KUBELET} has no {on}: it would kill the kubelet");
         let kubeconfig = plane.kubeconfig(PEER, "system:authenticated")?;
         let binding =
             ["create", "clusterrolebinding", PEER, "--clusterrole=system:node-problem-detector", "--user", PEER];
         plane.kubectl(&binding)?;
+        files.extend([
+            (format!("{DIRECTORY}/{KUBELET}"), kubelet.replace(on, off)),
+            (KUBECONFIG.to_owned(), kubeconfig),
+        ]);
         Ok(Self {
-            files: vec![
-                (format!("{DIRECTORY}/{KERNEL}"), read(KERNEL)?),
-                (format!("{DIRECTORY}/{KUBELET}"), kubelet.replace(on, off)),
-                (KUBECONFIG.to_owned(), kubeconfig),
-            ],
+            files,
             layers: ["nodeproblemdetector", "healthchecker"]
                 .iter()
                 .map(|name| programs::layer(name, &directory.join(name)))
