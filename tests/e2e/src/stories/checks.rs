@@ -17,7 +17,8 @@ const SETTINGS: &str = "/etc/nodevigil/config.d/60-checks.toml";
 const POLICY: &str = "validatingadmissionpolicy/nodevigil-nodes";
 /// The types of these stories. They share an API server, so each allows all of them.
 const TYPES: &str = "['UnitHealthy', 'example.com/CommandProblem', 'JournalHealthy', 'KernelQuiet', 'GoodHealthy', 'EndlessHealthy', \
-                     'StubbornHealthy', 'ForksHealthy', 'FrozenHealthy', 'InactiveHealthy', 'RestartsHealthy', 'OurProblem', 'OurOverlay2']";
+                     'StubbornHealthy', 'ForksHealthy', 'FrozenHealthy', 'InactiveHealthy', 'RestartsHealthy', 'OurProblem', 'OurOverlay2', \
+                     'TimeSynchronized', 'DataMounted', 'example.com/GPUToolHealthy']";
 const UNIT: &str = "[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n";
 
 /// As an administrator does it before the settings are rolled out.
@@ -268,6 +269,37 @@ pub fn a_check_taints_the_node_until_its_unit_is_back(scene: &Scene) -> Result<(
     node.sh("systemctl stop loop; systemctl start idle")?;
     node.condition("RestartsHealthy").wait_for(from, "Unknown", "CheckUnknown")?;
     node.condition("InactiveHealthy").wait_for(from, "True", "CheckPassed").map(drop)
+}
+
+/// The examples of docs/checks.md, on a node whose chronyc and nvidia-smi end as they are told.
+pub fn the_examples_of_the_documents_work_as_they_stand(scene: &Scene) -> Result<()> {
+    const TOOL: &str = "#!/bin/sh\necho told so; exit $(cat /run/tools)\n";
+    const KINDS: [&str; 3] = ["TimeSynchronized", "DataMounted", "example.com/GPUToolHealthy"];
+    let text = include_str!("../../../../docs/checks.md");
+    let examples = text.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect::<String>();
+    let node = node_with(
+        scene,
+        &examples,
+        &[("/etc/systemd/system/chrony.service", UNIT), ("/usr/bin/chronyc", TOOL), ("/usr/bin/nvidia-smi", TOOL)],
+    )?;
+    let from = Instant::now();
+    node.sh("echo 0 >/run/tools; chmod +x /usr/bin/chronyc /usr/bin/nvidia-smi
+         systemctl enable --now chrony; mkdir -p /data; mount -t tmpfs data /data; nodevigil config check")?;
+    let long = Duration::from_mins(5);
+    for kind in KINDS {
+        node.condition(kind).wait_longer_for(from, long, "True", "CheckPassed")?;
+    }
+    let from = Instant::now();
+    node.sh("umount /data; echo 1 >/run/tools; systemctl kill --signal=KILL chrony")?;
+    for (kind, reason) in KINDS.iter().zip(["ChronyFailed", "DataNotMounted", "GPUToolFailed"]) {
+        node.condition(kind).wait_longer_for(from, long, "False", reason)?;
+    }
+    let from = Instant::now();
+    node.sh("mount -t tmpfs data /data; echo 0 >/run/tools; systemctl start chrony")?;
+    for kind in KINDS {
+        node.condition(kind).wait_longer_for(from, long, "True", "CheckPassed")?;
+    }
+    Ok(())
 }
 
 /// One script for both. node-problem-detector and nodevigil cannot write a condition of the same type.

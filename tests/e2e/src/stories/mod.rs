@@ -166,6 +166,7 @@ pub const STORIES: &[Story] = &[
     full("checks::log", checks::lines_of_the_journal_and_the_kernel_count_for_their_time),
     full("checks::hostile", checks::a_hostile_command_costs_nothing_but_its_own_check),
     full("checks::refused", checks::a_type_that_the_policy_refuses_holds_no_other_condition_back),
+    full("checks::examples", checks::the_examples_of_the_documents_work_as_they_stand).lasting(Duration::from_mins(15)),
     full("checks::beside_npd", checks::files_of_node_problem_detector_do_the_same_beside_it)
         .only_in(Place::Namespaces)
         .lasting(Duration::from_mins(15)),
