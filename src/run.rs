@@ -199,7 +199,7 @@ async fn serve_until_stopped(settings: Settings, troubles: Troubles) -> anyhow::
     let mut service_started = pin!(service_started());
     let mut last_boot =
         pin!(blocking::run("finding out how the last boot ended", LAST_BOOT_TIMEOUT, last_boot::begin).fuse());
-    notify("READY=1");
+    let mut is_ready = notify("READY=1");
     agent.tick();
     loop {
         tokio::select! {
@@ -227,6 +227,7 @@ async fn serve_until_stopped(settings: Settings, troubles: Troubles) -> anyhow::
             () = timer.at(next_tick) => {
                 next_tick = next_multiple(uptime(), TICK);
                 agent.tick();
+                is_ready = is_ready || notify("READY=1");
                 notify("WATCHDOG=1");
             }
         }

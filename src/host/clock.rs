@@ -21,8 +21,8 @@ pub fn uptime() -> Uptime {
     Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
 }
 
-/// A time of `CLOCK_MONOTONIC`, as systemd and the kernel's log have it, which stands still while the host is suspended. It is exact if the
-/// host was not suspended since.
+/// A time of `CLOCK_MONOTONIC`, as systemd has it, which stands still while the host is suspended. It is exact if the host was not suspended
+/// since. The clock of the kernel's log is about the same, but drifts from it by seconds in months.
 pub fn of_monotonic(at: Duration) -> Uptime {
     let now = Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default();
     uptime().saturating_sub(now.saturating_sub(at))
@@ -46,7 +46,7 @@ impl Timer {
         Self(created.map_err(io::Error::from).and_then(watched))
     }
 
-    /// Returns then, or at once if that is over.
+    /// Returns then, or as soon as possible if that is over.
     pub async fn at(&self, at: Uptime) {
         // Such as when the agent may open no more files.
         if self.expires(at).await.is_err() {

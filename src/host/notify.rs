@@ -3,13 +3,14 @@
 use std::env;
 use std::os::unix::net::UnixDatagram;
 
-/// Tells systemd about the agent, as in `READY=1`. It never waits, because PID 1 may hang: what finds its queue full is lost.
-pub fn notify(state: &str) {
-    let Some(path) = env::var_os("NOTIFY_SOCKET") else { return };
+/// Tells systemd about the agent, as in `READY=1`, and returns whether that was sent. It never waits, because PID 1 may hang: what finds
+/// its queue full is lost.
+pub fn notify(state: &str) -> bool {
+    let Some(path) = env::var_os("NOTIFY_SOCKET") else { return true };
     let send = || {
         let socket = UnixDatagram::unbound()?;
         socket.set_nonblocking(true)?;
         socket.send_to(state.as_bytes(), path)
     };
-    send().ok();
+    send().is_ok()
 }

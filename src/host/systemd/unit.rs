@@ -45,6 +45,11 @@ impl UnitState {
         self.restart.starts_with("on-") && self.restart != "on-success"
     }
 
+    /// Whether `Restart=` restarts it after an error.
+    pub fn restarts_after_failure(&self) -> bool {
+        self.restart == "always" || self.restarts_after_failure_alone()
+    }
+
     /// State, process and result in one line.
     pub fn summary(&self) -> String {
         let Self {

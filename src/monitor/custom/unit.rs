@@ -133,9 +133,6 @@ impl State {
             Judgement::UnitFailed(message)
             | Judgement::LeftStopped(message)
             | Judgement::StoppedWithDependency(message) => Found::Problem(message),
-            Judgement::Ended(ended) if ended.may_have_been_a_stop() => {
-                Found::Unknown(format!("{name} {}, as after systemctl stop", ended.how()))
-            }
             Judgement::Ended(ended) if unit.active_state == "failed" => {
                 Found::Problem(format!("{name} {}", ended.oom_killed(name).unwrap_or_else(|| ended.how())))
             }

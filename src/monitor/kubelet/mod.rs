@@ -320,7 +320,8 @@ impl Loop {
             if !is_healthy || address.is_none() || process::is_stopped(id) {
                 sampled = process::sample_off_loop("kubelet", id, address).await;
             }
-            let is_suspended = |sample: &Sample| sample.suspended_by().is_some() && !sample.is_traced();
+            let is_suspended =
+                |sample: &Sample| sample.suspended_by().is_some() && (address.is_none() || !sample.is_traced());
             let sample = sampled.filter(|sample| !is_healthy || is_suspended(sample));
             Done::Probed { pid: id.pid, began, probe, sample }
         });

@@ -336,7 +336,7 @@ impl Runtime {
                     hung(format!("its thread {} waits in the kernel {}", wait.tid, wait.state()))
                 } else if let Some(busy) = busy.or_else(|| samples.waits_for_disk(now)) {
                     unconfirmed(format!("{name} does not answer, but {busy}"))
-                } else if let Some((kubelet, _)) = &self.kubelet_agrees {
+                } else if let Some((kubelet, _)) = self.kubelet_agrees.as_ref().filter(|_| samples.rule_out_load(now)) {
                     hung(format!("the kubelet reports on the Node: {kubelet}"))
                 } else {
                     unconfirmed(format!("{name} does not answer, and its process is neither stopped nor in state D"))

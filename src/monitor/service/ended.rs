@@ -75,14 +75,14 @@ pub struct Account {
 }
 
 impl Account {
-    /// Whether it may have ended by SIGTERM, although that is a failure for systemd.
+    /// Whether the process may have ended by SIGTERM, which is a failure for systemd if the process then exits with an error.
     fn may_follow_sigterm(&self, unit: &str) -> bool {
-        self.result == "exit-code"
-            && match self.how.status {
-                SIGTERM_HANDLED => true,
-                1 => EXIT_WITH_1.iter().any(|name| unit.starts_with(name)),
-                _ => false,
-            }
+        let is_by_signal = match (self.how.code, self.how.status) {
+            (CLD_KILLED, 15) | (CLD_EXITED, SIGTERM_HANDLED) => true,
+            (CLD_EXITED, 1) => EXIT_WITH_1.iter().any(|name| unit.starts_with(name)),
+            _ => false,
+        };
+        is_by_signal && !STOPPED_BY_SYSTEMD.contains(&self.result.as_str())
     }
 }
 
@@ -92,6 +92,7 @@ pub struct Systemd<'a> {
     pub is_connected: bool,
     pub name: &'a str,
     pub unit: &'a UnitState,
+    pub is_left_failed: bool,
 }
 
 /// A process of the unit, and what is needed to find out how it ended.
@@ -173,7 +174,7 @@ impl Ended {
     pub fn derive_cause(&self, systemd: Systemd<'_>, now: Uptime) -> Cause {
         let is_in_time = |wait: Duration| now < self.at + wait;
         let is_followed = self.after.follows == Follows::Restart;
-        let is_left = !is_followed && systemd.unit.active_state == "failed";
+        let is_left = !is_followed && systemd.is_left_failed;
         let has_failed = match &self.account {
             Some(account) => account.result != "success" && (is_left || !account.may_follow_sigterm(systemd.name)),
             // With `Restart=on-failure` and the like nothing follows a clean end.
@@ -194,7 +195,8 @@ impl Ended {
             return Cause::Unconfirmed;
         }
         if has_failed {
-            return if self.was_stopped() || is_unread { Cause::Unknown } else { Cause::Itself };
+            let is_doubtful = self.was_stopped() || is_unread || self.may_have_been_a_stop(systemd.name);
+            return if is_doubtful { Cause::Unknown } else { Cause::Itself };
         }
         if is_followed {
             return Cause::RestartedCleanly;
@@ -202,7 +204,9 @@ impl Ended {
         // systemd signals the properties of the service before those of the unit, ends what is left in the cgroup before it follows, and
         // passes through `inactive` even then.
         let is_over = ["inactive", "failed"].contains(&systemd.unit.active_state.as_str());
-        let may_follow = self.after.follows == Follows::Nothing && systemd.unit.restarts_after_success();
+        let is_clean = self.account.as_ref().is_none_or(|account| account.result == "success");
+        let restarts = if is_clean { UnitState::restarts_after_success } else { UnitState::restarts_after_failure };
+        let may_follow = self.after.follows == Follows::Nothing && restarts(systemd.unit);
         if self.account.is_some() && systemd.is_connected && (may_follow || !is_over) && is_in_time(FOLLOW_WAIT) {
             return Cause::Unconfirmed;
         }
@@ -261,14 +265,13 @@ impl Ended {
             CLD_EXITED => how.status != 0,
             code => code == CLD_DUMPED,
         };
-        self.cause == Cause::Itself && self.account.as_ref().is_some_and(|account| is_error(&account.how))
+        let is_own = [Cause::Itself, Cause::RestartedCleanly].contains(&self.cause);
+        is_own && self.account.as_ref().is_some_and(|account| is_error(&account.how))
     }
 
-    /// Whether nobody saw an end that SIGTERM has caused. Programs that handle it may exit with 128 + 15, which is a failure for systemd.
-    pub fn may_have_been_a_stop(&self) -> bool {
-        let is_by_sigterm =
-            |account: &Account| matches!((account.how.code, account.how.status), (CLD_EXITED, 143) | (CLD_KILLED, 15));
-        self.is_unobserved && self.account.as_ref().is_some_and(is_by_sigterm)
+    /// Whether nobody saw an end that SIGTERM may have caused.
+    pub fn may_have_been_a_stop(&self, unit: &str) -> bool {
+        self.is_unobserved && self.account.as_ref().is_some_and(|account| account.may_follow_sigterm(unit))
     }
 
     /// By which exit code or signal it ended: a sentence without its subject.

@@ -2,7 +2,7 @@
 //! the container runtime map it to their reasons.
 
 use super::ended::{Cause, Ended, EndingJob, StoppedWith};
-use super::{Bus, DEPENDENCY_WAIT, Running, Service};
+use super::{Attempts, Bus, DEPENDENCY_WAIT, INACTIVE_WAIT, Running, Service};
 use crate::condition::Uptime;
 use crate::host::systemd::JobKind;
 
@@ -84,8 +84,9 @@ impl Service {
                 Judgement::Restarting(self.starting())
             }
             Cause::Restarted | Cause::RestartedCleanly | Cause::Unknown => {
-                // One that systemd was stopping may have failed by that alone.
-                let was_stopped = ended.cause == Cause::Unknown && ended.run.was_being_stopped;
+                // One that was stopped may have failed by that alone.
+                let may_have_been_stopped = ended.run.was_being_stopped || ended.may_have_been_a_stop(&self.name);
+                let was_stopped = ended.cause == Cause::Unknown && may_have_been_stopped;
                 if let Some(failed) = self.failed(now).filter(|_| !was_stopped) {
                     return failed;
                 }
@@ -124,18 +125,22 @@ impl Service {
         }
     }
 
-    /// That it has failed for good, or for as long as a start may take: before it has a process, as in its `ExecStartPre=`, or because of a
-    /// unit that it requires.
+    /// That it has failed before it had a process, as in its `ExecStartPre=`: for good, or again and again for as long as a start may take.
     fn failed(&self, now: Uptime) -> Option<Judgement<'static>> {
-        let (name, unit) = (&self.name, &self.unit);
-        let is_long = self.failing_since.is_some_and(|since| now >= since + self.start_grace);
-        let has_failed = if unit.is_about_to_restart() { is_long } else { unit.active_state == "failed" };
-        if has_failed && unit.result != "success" {
-            return Some(self.unit_failed());
-        }
-        let why =
-            format!("systemd has not started {name}, because a unit that it requires failed: see journalctl -u {name}");
-        (is_long && unit.active_state == "inactive").then_some(Judgement::UnitFailed(why))
+        let unit = &self.unit;
+        let is_too_long = |first: Attempts| now >= first.since + self.start_grace && unit.restarts > first.restarts;
+        let has_failed = if unit.is_about_to_restart() {
+            self.attempts.is_some_and(is_too_long)
+        } else {
+            self.is_left_failed(now) || unit.result == "start-limit-hit"
+        };
+        (has_failed && unit.result != "success").then(|| self.unit_failed())
+    }
+
+    /// Whether systemd leaves the unit failed. Before version 254 it passes through that state before each restart.
+    pub(super) fn is_left_failed(&self, now: Uptime) -> bool {
+        let is_long = || self.failed_since.is_some_and(|since| now >= since + INACTIVE_WAIT);
+        self.unit.active_state == "failed" && (!self.unit.restarts_after_failure() || is_long())
     }
 
     fn unit_failed(&self) -> Judgement<'static> {

@@ -56,6 +56,14 @@ pub struct Running {
     run: Run,
 }
 
+/// Attempts of systemd to start it that have failed before there was a process.
+#[derive(Debug, Clone, Copy)]
+struct Attempts {
+    /// When systemd first waited to restart it, and its count of restarts then.
+    since: Uptime,
+    restarts: u32,
+}
+
 #[derive(Debug, Default)]
 pub struct Service {
     /// A start may take this long.
@@ -66,8 +74,10 @@ pub struct Service {
     pub bus: Bus,
     /// Whether the unit's state has been read.
     is_seen: bool,
-    /// Since when each attempt to start it has failed before there was a process; none once there is one, or somebody has stopped it.
-    failing_since: Option<Uptime>,
+    /// Since when the unit has been `failed`.
+    failed_since: Option<Uptime>,
+    /// The attempts to start it since it last had a process, or since somebody has stopped it.
+    attempts: Option<Attempts>,
     /// The main process, while it is watched.
     pub running: Option<Running>,
     /// The end of the last process that we know of, while no later one has answered.
@@ -119,6 +129,13 @@ impl Service {
 
     /// When something changes by the passing of time alone, at the soonest.
     pub fn deadline(&self, now: Uptime) -> Option<Uptime> {
+        let left = self.failed_since.map(|since| since + INACTIVE_WAIT);
+        let attempts = self.attempts.map(|first| first.since + self.start_grace);
+        let of_unit = left.into_iter().chain(attempts).filter(|at| *at > now);
+        of_unit.chain(self.deadline_of_process(now)).min()
+    }
+
+    fn deadline_of_process(&self, now: Uptime) -> Option<Uptime> {
         let at = match (&self.running, &self.last_end) {
             (Some(running), _) => running.started + self.start_grace,
             (None, None) => return None,
@@ -174,11 +191,13 @@ impl Service {
     pub fn settle(&mut self, now: Uptime) {
         self.attribute_oom_kill(now);
         self.notice_late_stop(now);
+        let is_left_failed = self.is_left_failed(now);
         let Some(ended) = &mut self.last_end else { return };
         ended.is_unobserved |= self.jobs.ended_unread(ended.at);
         // A job after systemd's account follows from the end, or is the restart by `Restart=`.
         ended.has_unread_job = self.jobs.is_unread() && (ended.has_unread_job || ended.account.is_none());
-        let systemd = Systemd { is_connected: self.bus == Bus::Connected, name: &self.name, unit: &self.unit };
+        let is_connected = self.bus == Bus::Connected;
+        let systemd = Systemd { is_connected, name: &self.name, unit: &self.unit, is_left_failed };
         ended.cause = ended.derive_cause(systemd, now);
         match ended.cause {
             Cause::Itself | Cause::RestartedCleanly => self.ends.record(&ended.run.invocation, ended.at),
@@ -205,10 +224,8 @@ impl Service {
             BusEvent::Job { id, kind, dependencies } => self.job(id, kind, &dependencies),
             BusEvent::JobRemoved { id, result } => {
                 self.jobs.removed(id, now);
-                match result.as_str() {
-                    "dependency" if self.unit.main_pid == 0 => self.failing_since = Some(now),
-                    "failed" => {}
-                    _ => self.failing_since = None,
+                if ["done", "canceled"].contains(&result.as_str()) {
+                    self.attempts = None;
                 }
                 if let Some(ended) = &mut self.last_end
                     && FAILED_STARTS.contains(&result.as_str())
@@ -219,16 +236,17 @@ impl Service {
             }
             BusEvent::Lost => {
                 self.bus = Bus::Lost;
-                (self.jobs, self.failing_since) = (Jobs::default(), None);
+                (self.jobs, self.attempts) = (Jobs::default(), None);
             }
         }
     }
 
     fn job(&mut self, id: u32, kind: JobKind, dependencies: &[Dependency]) {
+        let is_known = self.jobs.has(&[kind]);
         if !self.jobs.set(id, kind) {
             return;
         }
-        if kind == JobKind::Stop {
+        if kind == JobKind::Stop && !is_known {
             // A service that was stopped by a job has ended with success and is not restarted: its stop intended to stop this one too.
             let has_failed =
                 |one: &&Dependency| one.waits_to_restart || (one.result != "success" && one.active_state != "active");
@@ -252,12 +270,15 @@ impl Service {
     }
 
     fn unit_changed(&mut self, state: UnitState, now: Uptime) {
+        let has_run = state.main_pid != 0 || state.last.pid != self.unit.last.pid;
         self.unit = state;
-        if self.unit.main_pid != 0 {
-            self.failing_since = None;
-        } else if self.unit.is_about_to_restart() {
-            self.failing_since.get_or_insert(now);
+        let is_about_to_restart = self.unit.is_about_to_restart();
+        self.attempts = self.attempts.filter(|_| !has_run);
+        if is_about_to_restart {
+            self.attempts.get_or_insert(Attempts { since: now, restarts: self.unit.restarts });
         }
+        let is_failed = self.unit.active_state == "failed" && !is_about_to_restart;
+        self.failed_since = is_failed.then(|| self.failed_since.unwrap_or(now));
         if let Some(running) = self.process().filter(|id| id.pid == self.unit.last.pid && self.unit.last.code != 0) {
             // systemd reports the end before the pidfd does.
             self.exited(running.pid, now);

@@ -29,6 +29,11 @@ const BUSY_DISK_EXCUSES_FOR: Duration = Duration::from_mins(5);
 /// A busy host is remembered for this long: a sample can miss it.
 const STARVED_LASTS: Duration = Duration::from_secs(30);
 
+/// The same where the process is judged by what the kubelet says of it. Probes are up to half a minute apart.
+const LOAD_REMEMBERED: Duration = Duration::from_mins(2);
+/// Samples that show whether the host is busy; the first one alone does not.
+const ENOUGH_SAMPLES: usize = 3;
+
 fn over(percent: Option<f32>, limit: f32) -> bool {
     percent.is_some_and(|percent| percent > limit)
 }
@@ -90,6 +95,13 @@ impl Samples {
     /// Whether the host's load kept the process from running a short time ago.
     pub fn is_starved(&self, now: Uptime) -> bool {
         self.starved_at.is_some_and(|at| now < at + STARVED_LASTS)
+    }
+
+    /// Whether enough samples show that the host's load has not kept the process from running, now and a while ago: the kubelet, which
+    /// suffers from the same load, is no witness against the process otherwise.
+    pub fn rule_out_load(&self, now: Uptime) -> bool {
+        let is_long_ago = self.starved_at.is_none_or(|at| now >= at + LOAD_REMEMBERED);
+        is_long_ago && self.kept.len() >= ENOUGH_SAMPLES
     }
 
     /// Why the process could not answer in time, if that is the load of the host or a limit of its unit.

@@ -169,18 +169,19 @@ fn a_unit_that_fails_before_its_process_for_as_long_as_a_start_may_take_is_a_pro
     let none = LastProcess::default();
     let again = |story: &mut Story, result: &str, seconds: u64| {
         for _ in 0..seconds / 10 {
-            story.happens(changed(UnitState {
-                sub_state: "start-pre".into(),
-                ..unit("activating", 0, none, "success")
-            }));
-            // systemd 254 and later.
-            let sub_state = "failed-before-auto-restart".to_owned();
-            story.happens(changed(UnitState { sub_state, ..unit("failed", 0, none, result) }));
+            let restarts = story.kubelet.service.unit.restarts + 1;
+            let in_state = |sub_state: &str, state| UnitState { sub_state: sub_state.into(), restarts, ..state };
+            story.happens(changed(in_state("start-pre", unit("activating", 0, none, "success"))));
+            // systemd 254 and later; before, the unit passes through `failed`.
+            let sub_state = if restarts.is_multiple_of(2) { "failed-before-auto-restart" } else { "failed" };
+            story.happens(changed(in_state(
+                sub_state,
+                UnitState { restart: "always".into(), ..unit("failed", 0, none, result) },
+            )));
             story.happens(job_removed("failed"));
-            story.happens(changed(follows(none, result)));
+            story.happens(changed(in_state("auto-restart", follows(none, result))));
             story.wait(Duration::from_secs(10));
         }
-        story.happens(changed(follows(none, result)));
     };
     for result in ["exit-code", "resources"] {
         let mut boot = Story::new(follows(none, result));
@@ -213,41 +214,45 @@ fn a_unit_that_fails_before_its_process_for_as_long_as_a_start_may_take_is_a_pro
     stopped.reports(Status::Unknown, Reason::KubeletStarting);
 }
 
-/// kubernetes/kubernetes#118607, Azure/AgentBaker#2500, poseidon/matchbox#253: `Dependency failed for Kubernetes Kubelet`, at the boot or
-/// in a restart. `Restart=` does not apply.
-#[test]
-fn a_kubelet_that_systemd_does_not_start_because_a_unit_that_it_requires_failed_is_a_problem() {
-    let never = || UnitState { was_started: false, ..unit("inactive", 0, LastProcess::default(), "success") };
-    let failed_at_boot = |result: &str| {
-        let mut story = Story::new(never());
-        story.all(job(JobKind::Start));
-        story.happens(job_removed(result));
-        story.wait(Duration::from_secs(119));
-        story.reports(Status::Unknown, Reason::KubeletNotFound);
-        // The unit is read each minute.
-        story.happens(read("kubelet.service", never(), None));
-        story.wait(Duration::from_secs(1));
-        story
-    };
-    let mut boot = failed_at_boot("dependency");
-    let message = boot.reports(Status::False, Reason::KubeletCrashed);
-    assert!(message.contains("because a unit that it requires failed"), "{message}");
-    boot.happens(changed(running(900)));
-    boot.open(900, boot.now);
-    boot.probe(900, Probe::Healthy);
-    boot.reports(Status::True, Reason::KubeletIsHealthy);
-    failed_at_boot("canceled").reports(Status::Unknown, Reason::KubeletNotFound);
+fn is_unexplained(story: &Story) {
+    let view = story.kubelet.view(story.now);
+    assert!(matches!(view, Some(View::Unexplained(_))), "{view:?}");
+}
 
-    let mut restarted = Story::healthy();
-    restarted.all(job(JobKind::Restart));
-    restarted.happens(ServiceEvent::Exited(812));
-    restarted.all([changed(unit("inactive", 0, exited(812, 0), "success")), job_removed("dependency")]);
-    restarted.wait(GRACE);
-    restarted.reports(Status::False, Reason::KubeletCrashed);
-    let mut stopped = failed_at_boot("dependency");
-    stopped.all(job(JobKind::Stop));
-    stopped.happens(job_removed("done"));
-    stopped.reports(Status::Unknown, Reason::KubeletNotFound);
+#[test]
+fn one_start_that_fails_before_its_process_is_no_problem() {
+    let none = LastProcess::default();
+    // systemd 252 passes through `failed`.
+    let failed = || UnitState { restart: "always".into(), ..unit("failed", 0, none, "exit-code") };
+    let mut story = Story::new(UnitState { sub_state: "start-pre".into(), ..unit("activating", 0, none, "success") });
+    story.all([changed(failed()), job_removed("failed")]);
+    is_unexplained(&story);
+    // With RestartSec= above the grace.
+    story.happens(changed(follows(none, "exit-code")));
+    story.wait(2 * GRACE);
+    story.reports(Status::Unknown, Reason::KubeletStarting);
+    // It hits the start limit, and somebody runs `systemctl reset-failed`.
+    story.happens(changed(UnitState { result: "start-limit-hit".into(), ..failed() }));
+    story.reports(Status::False, Reason::KubeletCrashLooping);
+    story.happens(changed(unit("inactive", 0, none, "success")));
+    story.wait(GRACE);
+    is_unexplained(&story);
+
+    let mut k3s = ended_in("k3s.service", exited(812, 1), "exit-code");
+    k3s.happens(changed(follows(exited(812, 1), "exit-code")));
+    k3s.wait(2 * GRACE);
+    k3s.reports(Status::Unknown, Reason::KubeletStarting);
+}
+
+/// k3s-io/k3s#2583: `systemctl stop k3s` leaves the unit failed with exit code 1. Then the agent is restarted.
+#[test]
+fn an_end_that_a_stop_may_have_caused_before_the_agents_start_is_no_problem() {
+    for (name, status) in [("k3s.service", 1), ("kubelet.service", 143)] {
+        let mut story = Story { kubelet: Kubelet::new(GRACE), api: ApiFacts::default(), now: ms(1_000_000) };
+        story.happens(read(name, unit("failed", 0, exited(812, status), "exit-code"), None));
+        story.wait(GRACE);
+        is_unexplained(&story);
+    }
 }
 
 /// With `OOMPolicy=stop`, which is the default, an OOM kill of a mount helper or an exec plugin makes systemd stop the unit.
