@@ -7,9 +7,11 @@ use serde_json::{Value, json};
 
 use super::Program;
 use super::options::Options;
+use crate::kubelet::flags::table;
 use crate::kubelet::layers::{KubeletCommand, Launcher};
 use crate::kubelet::systemd::{Arg, Origin};
 use crate::kubelet::tree::Tree;
+use crate::kubelet::version::Minor;
 
 /// containerd's socket of both distributions.
 const SOCKET: &str = "/run/k3s/containerd/containerd.sock";
@@ -25,21 +27,6 @@ const RKE2_FIRST: [(&str, &str); 3] = [
     ("volume-plugin-dir", "/var/lib/kubelet/volumeplugins"),
     ("file-check-frequency", "5s"),
     ("sync-frequency", "30s"),
-];
-
-/// klog's flags, which RKE2 takes for itself: they say where it writes the kubelet's log.
-const RKE2_LOGGING: [&str; 11] = [
-    "add-dir-header",
-    "alsologtostderr",
-    "log-backtrace-at",
-    "log-dir",
-    "log-file",
-    "log-file-max-size",
-    "logtostderr",
-    "one-output",
-    "skip-headers",
-    "skip-log-headers",
-    "stderrthreshold",
 ];
 
 /// The operator's `word` with another text in its place.
@@ -181,8 +168,9 @@ fn rke2_cloud_provider(options: &Options) -> Option<Arg> {
     Some(flag("cloud-provider", user(word, name)))
 }
 
+/// klog's flags, which no kubelet has had since 1.26: RKE2 takes them for itself, and writes the kubelet's log as they say.
 fn is_logging(flag: &str) -> bool {
-    RKE2_LOGGING.contains(&split(flag).0.replace('_', "-").as_str())
+    table::find(&split(flag).0.replace('_', "-")).is_some_and(|spec| spec.removed == Some(Minor(26)))
 }
 
 /// Whether the distribution has written its settings: `00-k3s-defaults.conf`, `00-rke2-defaults.conf`.
