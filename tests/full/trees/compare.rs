@@ -22,6 +22,7 @@ const OF_THE_MACHINE: &[(&str, &str)] = &[
     ("has some missing paths", "control groups are not in a tree"),
     ("plugin binary directory", "a copy of a host may lack whole directories of programs"),
     ("too many open files", "how many files a kubelet opens depends on the machine"),
+    ("can't get ip address of node", "the oracle's kubelets have no network"),
     ("cannot assign requested address", "the addresses of the tree are not this machine's"),
 ];
 
