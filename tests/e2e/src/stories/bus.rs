@@ -56,17 +56,24 @@ fn forge(node: &ObservedNode, times: u32) -> Result<()> {
     Ok(())
 }
 
+/// The same once; returns when all have been sent.
+fn forge_once(node: &ObservedNode) -> Result<()> {
+    forge(node, 1)?;
+    let state = || node.property("forger", "SubState");
+    let state = wait_until("the forger's end", WAIT, || Ok(Some(state()?).filter(|state| state != "running")))?;
+    ensure!(state == "exited", "the signals were not sent: {state}\n{}", node.journal("forger")?);
+    Ok(())
+}
+
 pub fn forged_signals_change_nothing(scene: &Scene) -> Result<()> {
     let node = scene.healthy()?;
     let before = node.kubelet().shown()?;
-    forge(&node, 1)?;
+    forge_once(&node)?;
     node.kubelet().ensure_unchanged(&before)?;
-    let result = node.property("forger", "SubState")?;
-    ensure!(result == "exited", "the signals were not sent: {result}\n{}", node.journal("forger")?);
     // With a stop job forged a moment before, a crash is a crash all the same.
     node.sh("systemctl stop forger")?;
     node.disable_restart()?;
-    forge(&node, 1)?;
+    forge_once(&node)?;
     let from = Instant::now();
     node.kill_kubelet()?;
     let crashed = node.kubelet().wait_for(from, "False", "KubeletCrashed")?;
