@@ -199,7 +199,7 @@ impl KubeletFacts {
         let absolute = |name| flag(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let is_of_kubelet = is_kubelet(&flags);
         let tree = root()?;
-        let settings = settings(&tree, &flags)?;
+        let settings = if flags.uses.is_empty() { settings_in_files(&tree)? } else { settings(&tree, &flags)? };
         let usual = Self::usual();
         let facts = Self { root_dir: absolute("root-dir"), healthz: healthz(&settings)?, ..usual };
         if !is_of_kubelet {
@@ -258,10 +258,21 @@ fn name(credential: &Credential, given: String) -> String {
 
 /// The name that the unit's files give the kubelet: by the flag, or by an option of k3s or RKE2 that becomes the flag; else the host's.
 fn name_in_files(tree: &dyn Tree, host_name: &str) -> String {
+    override_in(&flags_in_files(tree, host_name)).unwrap_or_else(|| host_name.to_owned())
+}
+
+/// The flags that the unit's files give the kubelet.
+fn flags_in_files(tree: &dyn Tree, host_name: &str) -> CommandLine {
     let unit = resolve_unit(tree, &candidate_units(tree).swap_remove(0), &Manager::default());
     let command = resolve_command(tree, &unit, Some(host_name));
-    let flags = parse_flags(command.args.get(1..).unwrap_or_default());
-    override_in(&flags).unwrap_or_else(|| host_name.to_owned())
+    parse_flags(command.args.get(1..).unwrap_or_default())
+}
+
+/// The settings of a kubelet that has no flags of its own, as the one in k3s; the defaults while its files cannot be read, as before its
+/// first start.
+fn settings_in_files(tree: &dyn Tree) -> Result<Settings, String> {
+    let flags = flags_in_files(tree, &host_name());
+    settings(tree, &flags).or_else(|_| settings(tree, &CommandLine::default()))
 }
 
 fn override_in(flags: &CommandLine) -> Option<String> {
@@ -333,6 +344,20 @@ mod tests {
         assert_eq!(name(&credential(Some("n1")), "vm".into()), "n1");
         assert_eq!(name(&credential(None), "vm".into()), "vm");
         assert_eq!(name(&Credential::Missing, "vm".into()), "vm");
+    }
+
+    #[test]
+    fn a_kubelet_in_k3s_is_probed_where_the_files_say() {
+        let unit = "[Service]\nExecStart=/usr/local/bin/k3s agent\n";
+        let head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+        let probed = |tree: &MemoryTree| healthz(&settings_in_files(tree).unwrap()).unwrap();
+        let tree = MemoryTree::new().file("/etc/systemd/system/k3s-agent.service", unit);
+        assert_eq!(probed(&tree), Healthz::Url("http://127.0.0.1:10248/healthz".into()));
+        let defaults = format!("{head}healthzBindAddress: ::1\n");
+        let tree = tree.file("/var/lib/rancher/k3s/agent/etc/kubelet.conf.d/00-k3s-defaults.conf", defaults);
+        assert_eq!(probed(&tree), Healthz::Url("http://[::1]:10248/healthz".into()));
+        let tree = tree.file("/etc/rancher/k3s/config.yaml", "kubelet-arg: healthz-port=10300\n");
+        assert_eq!(probed(&tree), Healthz::Url("http://[::1]:10300/healthz".into()));
     }
 
     #[test]
