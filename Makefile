@@ -42,6 +42,8 @@ HELM := $(CACHE)/helm/$(call key,packaging/helm/go.mod packaging/helm/go.sum)
 ANSIBLE := $(CACHE)/ansible/$(ANSIBLE_VERSION)
 # kube-scheduler, for pods:: alone.
 SCHEDULER := $(CACHE)/scheduler/$(call key,tests/cluster/go.mod tests/cluster/go.sum)
+# A stand-in for k3s, for distributions::k3s alone.
+K3S := $(CACHE)/k3s/$(call key,tests/cluster/go.mod tests/cluster/go.sum tests/cluster/k3s/main.go)
 # Debian's kernel for the virtual machine of memory::host_thrashes.
 KERNEL := $(CACHE)/kernel
 # Images of guests, one directory for each suite of Debian. Each stays as Debian was when it was made; remove one to update it.
@@ -52,7 +54,7 @@ kubelet_of = $(CACHE)/kubelets/$(1)-$(call key,tests/full/kubelet/versions/$(1)/
 
 # What the program of the stories reads, and how it is built: the agent is nearly what is shipped, the program that judges it is a
 # debug build, whose crates cargo test has built.
-STORIES_ENV = KUBEBUILDER_ASSETS="$(ASSETS)" NODEVIGIL_CONSUMERS="$(CONSUMERS)" NODEVIGIL_CRDS="$(CRDS)" NODEVIGIL_PEER="$(PEER)" NODEVIGIL_KERNEL="$(KERNEL)" NODEVIGIL_GUESTS="$(GUESTS)" NODEVIGIL_HELM="$(HELM)" NODEVIGIL_SCHEDULER="$(SCHEDULER)" NODEVIGIL_ANSIBLE="$(ANSIBLE)"$(if $(KUBELET), NODEVIGIL_KUBELET="$(call kubelet_of,$(KUBELET))")
+STORIES_ENV = KUBEBUILDER_ASSETS="$(ASSETS)" NODEVIGIL_CONSUMERS="$(CONSUMERS)" NODEVIGIL_CRDS="$(CRDS)" NODEVIGIL_PEER="$(PEER)" NODEVIGIL_KERNEL="$(KERNEL)" NODEVIGIL_GUESTS="$(GUESTS)" NODEVIGIL_HELM="$(HELM)" NODEVIGIL_SCHEDULER="$(SCHEDULER)" NODEVIGIL_ANSIBLE="$(ANSIBLE)" NODEVIGIL_K3S="$(K3S)"$(if $(KUBELET), NODEVIGIL_KUBELET="$(call kubelet_of,$(KUBELET))")
 QUIET := --quiet
 define E2E
 cargo build $(QUIET) --locked --profile gate --package nodevigil && cargo build $(QUIET) --locked --package nodevigil-e2e && \
@@ -107,7 +109,7 @@ if [ ! -d "$(2)" ]; then \
 fi
 endef
 
-.PHONY: help docs site test stories nodes gate-needs guest-needs full-needs demo demo-plan picture record well test-full oracle flags configurations rules packed bench fleet fuzz audit release musl packages arm arm-needs test-arm image chart crane helm sbom dist install rust cluster consumers crds kernel scheduler ansible peer promtool nfpm kubelets cargo-deny mdbook clean
+.PHONY: help docs site test stories nodes gate-needs guest-needs full-needs demo demo-plan picture record well test-full oracle flags configurations rules packed bench fleet fuzz audit release musl packages arm arm-needs test-arm image chart crane helm sbom dist install rust cluster consumers crds kernel scheduler ansible k3s peer promtool nfpm kubelets cargo-deny mdbook clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -124,7 +126,7 @@ test: cargo-deny ## The gate: format, lints, dependencies' licences and sources,
 	@tests/step.sh "cargo test" cargo test --locked --no-fail-fast
 	@tests/step.sh "stories" $(MAKE) stories TIER=gate
 
-stories: $(if $(NODE),guest-needs) $(if $(KUBELET),kubelets) $(if $(filter gate,$(TIER)),gate-needs,full-needs consumers crds kernel peer scheduler ansible chart) ## What happens to real nodes, TIER=full (or gate); STORIES="life:: api" for a part, NODE=debian-13 on guests, KUBELET=1.34 with that kubelet, TABLE=FILE for what they provoke
+stories: $(if $(NODE),guest-needs) $(if $(KUBELET),kubelets) $(if $(filter gate,$(TIER)),gate-needs,full-needs consumers crds kernel peer scheduler ansible k3s chart) ## What happens to real nodes, TIER=full (or gate); STORIES="life:: api" for a part, NODE=debian-13 on guests, KUBELET=1.34 with that kubelet, TABLE=FILE for what they provoke
 	@$(E2E) --tier $(or $(TIER),full) $(if $(NODE),--node $(NODE)) $(if $(TABLE),--table $(abspath $(TABLE))) $(if $(PLATFORMS),--platforms $(PLATFORMS)) $(STORIES)
 
 # Two guests at a time would make both slow. All kinds run, whatever became of one.
@@ -347,6 +349,9 @@ scheduler:
 ansible:
 	@$(call INSTALL,python3:python3)
 	@[ -x "$(ANSIBLE)/bin/ansible-playbook" ] || tests/step.sh "pip install ansible-core" sh -c 'python3 -m venv "$(ANSIBLE)" && "$(ANSIBLE)/bin/pip" install --quiet --no-cache-dir ansible-core==$(ANSIBLE_VERSION)'
+
+k3s:
+	@$(call GO_BUILD,a stand-in for k3s,$(K3S),GO_TOOLS=./k3s tests/cluster/build.sh "$(K3S)")
 
 kernel:
 	@$(call INSTALL,$(GUEST_PROGRAMS))

@@ -353,10 +353,8 @@ pub fn files_of_node_problem_detector_do_the_same_beside_it(scene: &Scene) -> Re
             .fold(node, |node, name| node.file(&format!("/etc/{name}.sh"), &script(&format!("/run/{name}"))))
     })?;
     // Its files name /var/log/journal, and the journal of these nodes is volatile.
-    node.sh(
-        "chmod +x /etc/*.sh; for name in story warn tell; do echo 0 >/run/$name; done
-         ln -s /run/log/journal /var/log/journal",
-    )?;
+    node.sh("chmod +x /etc/*.sh; for name in story warn tell; do echo 0 >/run/$name; done
+         ln -s /run/log/journal /var/log/journal")?;
     let shipped = peer::JOURNAL_MONITORS.map(|name| format!("{}/{name}", peer::DIRECTORY));
     // The profile would write node-problem-detector's own conditions.
     node.sh(&format!(

@@ -1,11 +1,14 @@
 //! Distributions by their shape: their units, environment files and paths, with the real kubelet and the real containerd.
 
+mod rancher;
+
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 
+pub use self::rancher::{a_k3s_agent_is_watched_as_the_kubelet, an_rke2_agent_is_watched_with_both_its_children};
 use crate::disturbances::wait_until_not_young;
-use crate::scene::{ObservedNode, Scene};
+use crate::scene::{Condition, ObservedNode, Scene};
 use crate::support::namespaces::ADDRESS;
 use crate::support::node::NodeBuilder;
 use crate::support::{WAIT, wait_until};
@@ -140,6 +143,17 @@ fn next_kubelet(node: &ObservedNode, before: u64) -> Result<u64> {
     })
 }
 
+/// The kubelet of that pid hangs until it continues; returns what the Node then shows.
+fn hang_and_continue(node: &ObservedNode, pid: u64) -> Result<Condition> {
+    wait_until_not_young(node);
+    let from = Instant::now();
+    node.sh(&format!("kill -STOP {pid}"))?;
+    let hung = node.kubelet().wait_for(from, "False", "KubeletHung")?;
+    ensure!(hung.message.contains(&format!("pid {pid} ")) && hung.message.contains("state T"), "{hung:?}");
+    node.sh(&format!("kill -CONT {pid}"))?;
+    node.kubelet().wait_for(hung.at, "True", "KubeletIsHealthy")
+}
+
 pub fn a_kubelet_that_k0s_has_started_is_watched_like_any_other(scene: &Scene) -> Result<()> {
     let (node, from) = (scene.ready_with(k0s)?, Instant::now());
     // The credential is that of the kubelet's command line, and of the files once no kubelet runs.
@@ -157,13 +171,7 @@ pub fn a_kubelet_that_k0s_has_started_is_watched_like_any_other(scene: &Scene) -
     let second = next_kubelet(&node, first)?;
     node.kubelet().ensure_no_flip(&before)?;
 
-    wait_until_not_young(&node);
-    let from = Instant::now();
-    node.sh(&format!("kill -STOP {second}"))?;
-    let hung = node.kubelet().wait_for(from, "False", "KubeletHung")?;
-    ensure!(hung.message.contains(&format!("pid {second} ")) && hung.message.contains("state T"), "{hung:?}");
-    node.sh(&format!("kill -CONT {second}"))?;
-    let healthy = node.kubelet().wait_for(hung.at, "True", "KubeletIsHealthy")?;
+    let healthy = hang_and_continue(&node, second)?;
 
     // From now on each kubelet exits at its start.
     node.sh(&format!("sed -i.good 's/}}$/,\"maxPods\":-1}}/' /var/lib/kubelet/config.yaml; kill -KILL {second}"))?;

@@ -121,6 +121,9 @@ pub const STORIES: &[Story] = &[
     full("life::fails_before_its_process", life::a_unit_that_fails_before_its_process_is_a_problem),
     full("distributions::k0s", distributions::a_kubelet_that_k0s_has_started_is_watched_like_any_other)
         .only_in(Place::Namespaces),
+    full("distributions::rke2", distributions::an_rke2_agent_is_watched_with_both_its_children)
+        .only_in(Place::Namespaces),
+    full("distributions::k3s", distributions::a_k3s_agent_is_watched_as_the_kubelet).only_in(Place::Namespaces),
     full("distributions::al2023", distributions::the_unit_of_al2023).only_in(Place::Namespaces),
     full("distributions::aks", distributions::the_unit_of_aks).only_in(Place::Namespaces),
     full("distributions::read_only_usr", distributions::a_read_only_usr).only_in(Place::Namespaces),

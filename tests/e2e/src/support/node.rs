@@ -50,6 +50,12 @@ impl NodeBuilder {
         self
     }
 
+    /// Adds an executable file.
+    pub fn program(mut self, path: &str, content: &str) -> Self {
+        self.files.push(node_files::file(path, content, 0o755));
+        self
+    }
+
     /// Adds a layer that `programs::layer` has made.
     pub fn layer(mut self, layer: PathBuf) -> Self {
         self.layers.push(layer);

@@ -32,6 +32,11 @@ pub fn scheduler() -> Result<PathBuf> {
     from("NODEVIGIL_SCHEDULER", "kube-scheduler")
 }
 
+/// The stand-in for k3s, in the directory that `NODEVIGIL_K3S` names.
+pub fn k3s() -> Result<PathBuf> {
+    from("NODEVIGIL_K3S", "k3s")
+}
+
 /// Helm, in the directory that `NODEVIGIL_HELM` names.
 pub fn helm() -> Result<PathBuf> {
     from("NODEVIGIL_HELM", "helm")
