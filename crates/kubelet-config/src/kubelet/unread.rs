@@ -41,6 +41,7 @@ const LEFTOVERS: [&str; 10] =
 const MAX_ENTRIES: usize = 1000;
 /// The largest file that is looked at: an environment file has a few lines.
 const MAX_BYTES: usize = 64 * 1024;
+/// The most files that are named.
 const MAX_FOUND: usize = 32;
 /// systemd's version before which a comment may swallow a line; the older reading finds less.
 const SYSTEMD: u32 = 252;
@@ -77,7 +78,7 @@ pub(crate) fn find(tree: &dyn Tree, unit: &Unit) -> Vec<UnreadFile> {
 pub(crate) fn meant_file(event: &Event) -> Option<&str> {
     let path = event.text.strip_prefix('-').unwrap_or(&event.text);
     let is_path = path.starts_with('/') && !path.contains(['=', ' ']);
-    (event.kind == EventKind::InvalidAssignment { is_first: true } && is_path).then_some(path)
+    (event.kind == EventKind::InvalidAssignment { first: None } && is_path).then_some(path)
 }
 
 /// The well-known files, then the other files of their directories.

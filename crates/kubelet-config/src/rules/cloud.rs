@@ -28,12 +28,21 @@ fn given_provider_id(snapshot: &Snapshot) -> Option<(String, Location)> {
     Some((node.text()?, node.at.clone())).filter(|(id, _)| !id.is_empty())
 }
 
+/// Clouds that kubelets up to 1.30 had inside; none that is supported has one.
+const IN_TREE: [&str; 5] = ["openstack", "aws", "azure", "vsphere", "gce"];
+
 pub(super) fn provider_invalid(snapshot: &Snapshot, report: &mut Report) {
     let Some(used) = snapshot.flags.last("cloud-provider") else { return };
     let name = used.value.as_str();
-    // Older kubelets have clouds inside.
-    let is_old = snapshot.version.as_ref().is_some_and(|version| version.minor <= Minor(30));
-    if matches!(name, "" | "external") || is_old || at::is_built_in(snapshot, used.word) {
+    if matches!(name, "" | "external") || at::is_built_in(snapshot, used.word) {
+        return;
+    }
+    // Since 1.29 the gate DisableCloudProviders is on by default.
+    let gates = snapshot.settings.get("featureGates");
+    let are_on = gates.and_then(|gates| gates.value.get("DisableCloudProviders")?.as_bool()) == Some(false);
+    let newest = if are_on { Minor(30) } else { Minor(28) };
+    let is_old = snapshot.version.as_ref().is_some_and(|version| version.minor <= newest);
+    if is_old && IN_TREE.contains(&name) {
         return;
     }
     let place = at::value_part(snapshot, used, 0, name.len());

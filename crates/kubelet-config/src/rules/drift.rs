@@ -3,7 +3,7 @@
 mod memory;
 mod running;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use memory::one_usr;
 pub(super) use running::running_config;
@@ -15,6 +15,7 @@ use crate::kubelet::snapshot::{Loaded, Process};
 use crate::kubelet::systemd::{Arg, LoadState};
 use crate::step::{reload, unit_name};
 
+/// What differs in one file.
 #[derive(Debug)]
 struct Difference {
     at: Location,
@@ -154,6 +155,9 @@ pub(super) fn argv_drift(snapshot: &Snapshot, report: &mut Report) {
     running_words.retain(|_, count| *count > 0);
     let excess: Vec<&str> = if is_modelled { Vec::new() } else { running_words.into_keys().collect() };
     if lacking.is_empty() && excess.is_empty() {
+        if command.launcher.is_order_significant() && order_matters(snapshot, process) {
+            report.add(other_order(snapshot, process));
+        }
         return;
     }
     report.add(drifted(snapshot, report, process, &lacking, &excess));
@@ -180,6 +184,24 @@ fn drifted(snapshot: &Snapshot, report: &Report, process: &Process, lacking: &[&
     let at = lacking.first().map_or_else(|| settings::command(snapshot), |word| word.at().clone());
     let lost_flags = flags_in(&lacking_text.join(" ")).iter().map(whole).collect();
     with_restart(snapshot, report, Finding { lost_flags, ..Finding::new("SD021", severity, at, message) })
+}
+
+/// Whether a flag that is given more than once is in another order.
+fn order_matters(snapshot: &Snapshot, process: &Process) -> bool {
+    let mut names = BTreeSet::new();
+    let words = &snapshot.command.args;
+    let same = process.argv.iter().skip(1).eq(words.iter().skip(1).map(|word| &word.text));
+    let uses = &snapshot.flags.uses;
+    !same && uses.iter().any(|used| !names.insert(&used.name))
+}
+
+fn other_order(snapshot: &Snapshot, process: &Process) -> Finding {
+    let message = format!(
+        "the running kubelet ({}) has the same flags in another order. Of a flag that is given twice it takes the last value",
+        running(process)
+    );
+    Finding::new("SD021", Severity::Warning, settings::command(snapshot), message)
+        .say(format!("run `systemctl restart {}`", unit_name(snapshot)))
 }
 
 fn with_restart(snapshot: &Snapshot, report: &Report, finding: Finding) -> Finding {

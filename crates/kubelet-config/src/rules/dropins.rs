@@ -47,7 +47,12 @@ pub(super) fn hidden(snapshot: &Snapshot, report: &mut Report) {
     for event in &snapshot.unit.events {
         let (by, message) = match &event.kind {
             EventKind::DropInShadowed { by } => {
-                (by, format!("systemd reads {}, which has the same name, in place of this file", by.display()))
+                let why = if event.at.file.contains("/service.d/") {
+                    " (a file of the unit's own directory replaces one of service.d, even in /usr/lib)"
+                } else {
+                    ""
+                };
+                (by, format!("systemd reads {}, which has the same name, in place of this file{why}", by.display()))
             }
             EventKind::DropInMasked { by, what } => (by, format!("{} ({what}) masks this file", by.display())),
             _ => continue,

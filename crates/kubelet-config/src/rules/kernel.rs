@@ -15,9 +15,16 @@ pub(super) fn swap_on(snapshot: &Snapshot, report: &mut Report) {
         all => format!(", and {} more", all - 1),
     };
     let devices = format!("{}, {} MiB{more}", swap.value.device, swap.value.size_bytes >> 20);
-    let fix = "run `swapoff -a`, and mask the unit (`systemctl list-units --type=swap`) or remove the line of /etc/fstab that \
-               turns swap on at boot. Or set failSwapOn: false, and memorySwap.swapBehavior to NoSwap, or to LimitedSwap with \
-               cgroup v2, in the kubelet's configuration";
+    let fix = format!(
+        "run `swapoff -a`, and mask the unit (`systemctl list-units --type=swap`) or remove the line of /etc/fstab that \
+         turns swap on at boot. Or set failSwapOn: false, and memorySwap.swapBehavior to NoSwap, or to LimitedSwap with cgroup \
+         v2, in the kubelet's configuration{}",
+        match snapshot.version.as_ref().map(|version| version.minor.0) {
+            Some(34..) => " (NodeSwap is GA since 1.34)",
+            Some(..28) => " (swap is not supported before 1.28)",
+            _ => "",
+        }
+    );
     let finding = if settings::are_to_come(snapshot) {
         let message = format!(
             "swap is on ({devices}). The kubelet will exit at its start, unless the configuration that is still to be written \
@@ -62,6 +69,44 @@ fn persist(values: &[(&str, &str)]) -> String {
     format!("run `printf '%s\\n' {} >> /etc/sysctl.d/90-kubelet.conf && sysctl --system`", lines.join(" "))
 }
 
+/// CNI plugins that put pods on a Linux bridge (flannel and weave-net by way of the plugin `bridge`).
+const BRIDGES: &[&str] = &["bridge", "flannel", "kube-router", "weave-net"];
+
+pub(super) fn br_netfilter(snapshot: &Snapshot, report: &mut Report) {
+    const NAME: &str = "net.bridge.bridge-nf-call-iptables";
+    if settings::are_managed(snapshot) && snapshot.lifecycle == Lifecycle::BeforeFirstStart {
+        return;
+    }
+    let machine = &snapshot.machine;
+    if machine.network.cni_plugins.is_empty() {
+        return report.not_checked("KN003", "a CNI configuration: not every plugin needs br_netfilter");
+    }
+    let Some(plugin) = machine.network.cni_plugins.iter().find(|plugin| BRIDGES.contains(&plugin.as_str())) else {
+        return;
+    };
+    let (at, state) = match machine.kernel.sysctls.get(NAME) {
+        Some(found) if found.value == "0" => (found.at.clone(), "0"),
+        Some(_) => return,
+        // The directory of the module is only missing where other settings of the network can be seen.
+        None => match machine.kernel.sysctls.get("net.ipv4.ip_forward") {
+            Some(_) => (
+                Location::file("/proc/sys/net/bridge/bridge-nf-call-iptables"),
+                "missing (the module br_netfilter is not loaded)",
+            ),
+            None => return report.not_checked("KN003", "/proc/sys/net/bridge of the host"),
+        },
+    };
+    let message = format!(
+        "{NAME} is {state}, but the CNI plugin {plugin} connects pods by a bridge. kube-proxy's rules do not apply to what \
+         pods of this node send to each other through a Service"
+    );
+    let fix = format!(
+        "run `echo br_netfilter > /etc/modules-load.d/br_netfilter.conf && modprobe br_netfilter`, then {}",
+        persist(&[(NAME, "1")])
+    );
+    report.add(Finding::new("KN003", Severity::Warning, at, message).say(fix));
+}
+
 /// What a kubelet with `protectKernelDefaults` wants, in the order in which it looks; from kubernetes/kubernetes,
 /// `pkg/util/sysctl` and `pkg/kubelet/cm/container_manager_linux.go`.
 const PROTECTED: &[(&str, &str)] = &[
@@ -93,8 +138,13 @@ pub(super) fn protect_kernel_defaults(snapshot: &Snapshot, report: &mut Report) 
         wrong.iter().map(|(name, wanted, found)| format!("{name} is {} (must be {wanted})", found.value)).collect();
     let from = settings::place(snapshot, "protectKernelDefaults");
     let unit = &snapshot.unit.name;
+    let result = if settings::are_managed(snapshot) {
+        format!(". {unit} restarts it again and again, and stays active itself")
+    } else {
+        String::new()
+    };
     let message = format!(
-        "protectKernelDefaults is true ({from}), but {}. The kubelet exits at its start with 'invalid kernel flag'",
+        "protectKernelDefaults is true ({from}), but {}. The kubelet exits at its start with 'invalid kernel flag'{result}",
         list.join(", ")
     );
     let values: Vec<(&str, &str)> = wrong.iter().map(|(name, wanted, _)| (*name, *wanted)).collect();

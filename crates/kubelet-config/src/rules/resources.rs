@@ -172,6 +172,7 @@ pub(super) fn eviction_nonsense(snapshot: &Snapshot, report: &mut Report) {
             }
         }
     }
+    soft_below_hard(snapshot, report, memory);
     without_unit(snapshot, report);
 }
 
@@ -237,6 +238,24 @@ fn nonsense(key: &str, text: &str, memory: Option<f64>) -> Option<(Severity, Str
         Some((Severity::Warning, message))
     } else {
         None
+    }
+}
+
+fn soft_below_hard(snapshot: &Snapshot, report: &mut Report, memory: Option<f64>) {
+    let hard = snapshot.settings.map(HARD);
+    for (key, soft) in snapshot.settings.map("evictionSoft") {
+        let (Some(at), Some(hard)) = (key_place(snapshot, "evictionSoft", key), hard.get(key)) else { continue };
+        // Two percentages can be compared whatever they are of.
+        let is_same_form = soft.ends_with('%') == hard.ends_with('%');
+        let whole = if is_same_form { Some(1.0) } else { memory.filter(|_| key == MEMORY) };
+        let (low, high) = (bytes(soft, whole), bytes(hard, whole));
+        if low.zip(high).is_some_and(|(low, high)| low < high) {
+            let message = format!(
+                "evictionSoft has {key}<{soft}, which has no effect: the hard threshold, {hard}, is reached first"
+            );
+            let fix = format!("write a soft threshold above {hard}, or delete it,");
+            report.add(Finding::new("RS003", Severity::Warning, at.clone(), message).say_at(&at, fix));
+        }
     }
 }
 

@@ -1,7 +1,6 @@
 //! RT: the container runtime and the cgroups that it shares with the kubelet.
 
 use super::{Finding, Lifecycle, Located, Location, Report, Severity, Snapshot, remedy, settings};
-use crate::kubelet::gates;
 use crate::kubelet::machine::{Runtime, RuntimeKind, Socket};
 
 pub(super) fn socket_missing(snapshot: &Snapshot, report: &mut Report) {
@@ -84,12 +83,25 @@ fn asks(snapshot: &Snapshot, runtime: &Runtime) -> Asks {
         return Asks::No(format!("{name} {version} does not report its driver to the kubelet"));
     }
     let Some(version) = &snapshot.version else { return Asks::Unknown("the kubelet's version") };
-    // KEP-4033
-    match (gates::is_on("KubeletCgroupDriverFromCRI", &snapshot.settings, Some(version)), answers) {
-        (Some(true), Some(_)) => Asks::Yes,
-        (Some(true), None) => Asks::Unknown("the runtime's version"),
-        (Some(false), _) => Asks::No(format!("Kubelet {version} does not ask the runtime for its driver")),
-        (None, _) => Asks::Unknown("whether the feature gate KubeletCgroupDriverFromCRI is on"),
+    let gates = snapshot.settings.get("featureGates");
+    let gate = gates.and_then(|gates| gates.value.get("KubeletCgroupDriverFromCRI")?.as_bool());
+    // Alpha in 1.28, on by default since 1.31, locked since 1.34 (KEP-4033).
+    let is_on = match version.minor.0 {
+        ..28 => false,
+        28..31 => gate == Some(true),
+        31..34 => gate != Some(false),
+        _ => true,
+    };
+    match (is_on, answers) {
+        (false, _) if version.minor.0 < 31 => {
+            Asks::No(format!("Kubelet {version} does not ask the runtime for its driver"))
+        }
+        (false, _) => Asks::No(
+            "The feature gate KubeletCgroupDriverFromCRI, with which the kubelet would ask the runtime, is off"
+                .to_owned(),
+        ),
+        (true, Some(_)) => Asks::Yes,
+        (true, None) => Asks::Unknown("the runtime's version"),
     }
 }
 

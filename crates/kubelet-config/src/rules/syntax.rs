@@ -77,7 +77,7 @@ fn names_a_file(snapshot: &Snapshot, arrived: &Arrived<'_>, lines: &EnvironmentL
 /// Whether two ignored words come from one assignment, in one line or in lines that continue each other.
 fn is_same_line(first: &Event, second: &Event) -> bool {
     const MAX_LINES: u32 = 40;
-    let is_behind_one = first.kind != EventKind::InvalidAssignment { is_first: true };
+    let is_behind_one = first.kind != EventKind::InvalidAssignment { first: None };
     first.kind == second.kind
         && first.at.file == second.at.file
         && first.at.line <= second.at.line

@@ -3,12 +3,16 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use super::Runtime;
+use crate::kubelet::text::small;
 use crate::kubelet::tree::{Kind, Tree};
 
 /// Where both runtimes look if their configuration names no other directory.
 const DEFAULT_DIRECTORY: &str = "/etc/cni/net.d";
 
+/// How many names are kept.
 const MAX_CONFIGS: usize = 100;
 
 /// The directory in which the runtime looks; `None` where that is the distribution's secret until its first start.
@@ -32,21 +36,33 @@ pub(super) fn configs(tree: &dyn Tree, directory: &Path) -> Option<Vec<String>> 
     Some(configs.take(MAX_CONFIGS).map(|name| name.to_string_lossy().into_owned()).collect())
 }
 
+/// The plugins of the first configuration, which is the one that the runtime takes; empty if it has none to be read.
+pub(super) fn plugins(tree: &dyn Tree, directory: &Path, configs: &[String]) -> Vec<String> {
+    let text = configs.first().and_then(|name| small(tree, directory.join(name).to_str()?));
+    let config: Value = serde_json::from_str(&text.unwrap_or_default()).unwrap_or_default();
+    let listed = config["plugins"].as_array().into_iter().flatten();
+    let kinds = std::iter::once(&config).chain(listed).filter_map(|plugin| plugin["type"].as_str());
+    kinds.take(MAX_CONFIGS).map(str::to_owned).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::kubelet::tree::MemoryTree;
 
     #[test]
-    fn configurations_are_files_sorted_by_name() {
+    fn the_first_configuration_names_the_plugins() {
         let directory = Path::new("/etc/cni/net.d");
         let tree = MemoryTree::new()
             .file("/etc/cni/net.d/10-x.conflist.bak", "")
-            .file("/etc/cni/net.d/20-b.conf", "")
-            .file("/etc/cni/net.d/05-c.conflist", "")
+            .file("/etc/cni/net.d/20-b.conf", "{\"type\": \"bridge\"}")
+            .file("/etc/cni/net.d/05-c.conflist", "{\"plugins\": [{\"type\": \"flannel\"}, {\"type\": \"portmap\"}]}")
             .directory("/etc/cni/net.d/00-sub.conf");
         let found = configs(&tree, directory).unwrap();
         assert_eq!(found, ["05-c.conflist", "20-b.conf"]);
+        assert_eq!(plugins(&tree, directory, &found), ["flannel", "portmap"]);
+        assert_eq!(plugins(&tree, directory, &found[1..]), ["bridge"]);
+        assert!(plugins(&tree, directory, &[]).is_empty());
         assert_eq!(configs(&tree, Path::new("/none")), None);
     }
 

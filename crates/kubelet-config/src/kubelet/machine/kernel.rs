@@ -36,6 +36,7 @@ const SYSCTLS: &[&str] = &[
     "kernel.keys.root_maxkeys",
     "kernel.panic",
     "kernel.panic_on_oops",
+    "net.bridge.bridge-nf-call-iptables",
     "net.ipv4.ip_forward",
     "net.ipv6.conf.all.forwarding",
     "vm.overcommit_memory",
@@ -115,12 +116,12 @@ mod tests {
     fn a_setting_of_the_kernel_knows_its_file() {
         let tree = MemoryTree::new()
             .file("/proc/sys/vm/overcommit_memory", "0\n")
-            .file("/proc/sys/net/ipv4/ip_forward", "1\n");
+            .file("/proc/sys/net/bridge/bridge-nf-call-iptables", "1\n");
         let found = sysctls(&tree);
         assert_eq!(found.len(), 2);
         let at = &found["vm.overcommit_memory"].at;
         assert_eq!(at.to_string(), "/proc/sys/vm/overcommit_memory:1");
-        assert_eq!(found["net.ipv4.ip_forward"].value, "1");
+        assert_eq!(found["net.bridge.bridge-nf-call-iptables"].value, "1");
     }
 
     #[test]

@@ -214,6 +214,9 @@ pub struct Network {
     pub(crate) cni_dir: Option<PathBuf>,
     /// Names of CNI configurations, sorted; `None` if the directory is not there.
     pub(crate) cni_configs: Option<Vec<String>>,
+    /// The plugins of the first of them.
+    pub(crate) cni_plugins: Vec<String>,
+    /// The name servers of the effective `resolvConf`.
     pub(crate) resolv_conf: FileState<Vec<Located<String>>>,
 }
 
@@ -290,7 +293,11 @@ pub(crate) fn survey(tree: &dyn Tree, unit: &Unit, flags: &CommandLine, settings
 fn network(tree: &dyn Tree, settings: &Settings, cri: &Cri) -> Network {
     let cni_dir = cni::directory(cri.runtime.as_ref(), cri.socket_path.as_deref().unwrap_or_default());
     let cni_configs = cni_dir.as_deref().and_then(|directory| cni::configs(tree, directory));
-    Network { cni_dir, cni_configs, resolv_conf: name_servers::read(tree, settings) }
+    let cni_plugins = match (&cni_dir, &cni_configs) {
+        (Some(directory), Some(configs)) => cni::plugins(tree, directory, configs),
+        _ => Vec::new(),
+    };
+    Network { cni_dir, cni_configs, cni_plugins, resolv_conf: name_servers::read(tree, settings) }
 }
 
 #[cfg(test)]

@@ -44,13 +44,15 @@ impl Lists {
             }
             return;
         }
-        let mut is_first = true;
+        let mut first: Option<(String, String)> = None;
         for_each_word(context, value, true, &mut |text, at, context| {
             let Some(assigned) = assignment(context, text, &at) else {
-                context.events.add(EventKind::InvalidAssignment { is_first }, at, &text.text());
+                context.events.add(EventKind::InvalidAssignment { first: first.clone() }, at, &text.text());
                 return;
             };
-            is_first = false;
+            if first.is_none() {
+                first = Some((assigned.name.clone(), assigned.value.clone()));
+            }
             if self.environment.len() < MAX_ASSIGNMENTS {
                 self.environment.push(assigned);
             }
@@ -97,7 +99,7 @@ impl Lists {
         for_each_word(context, value, unsets, &mut |word, at, context| {
             let text = word.text();
             if !env_file::is_variable_name(&text) && (!unsets || assignment(context, word, &at).is_none()) {
-                context.events.add(EventKind::InvalidAssignment { is_first: true }, at, &text);
+                context.events.add(EventKind::InvalidAssignment { first: None }, at, &text);
             } else if list.len() < MAX_ASSIGNMENTS {
                 list.push(Located { value: text, at });
             }

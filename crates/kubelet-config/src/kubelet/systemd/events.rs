@@ -42,8 +42,9 @@ pub(crate) enum EventKind {
     MalformedLine,
     /// The rest of the file was not parsed (not UTF-8, a malformed header, a bad `ExecStart=` in a drop-in).
     RestOfFileLost { reason: String },
-    /// `Environment=A=--x --y`: a word that is no assignment, and whether none is before it.
-    InvalidAssignment { is_first: bool },
+    /// `Environment=A=--x --y`: a word that is no assignment. `first` is the variable that the line's first assignment
+    /// sets, and its value: the usual victim.
+    InvalidAssignment { first: Option<(String, String)> },
     /// A specifier that systemd does not know: the assignment (or the unit) is lost.
     BadSpecifier { letter: char },
     /// Specifiers that were expanded.

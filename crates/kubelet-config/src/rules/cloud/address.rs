@@ -1,14 +1,31 @@
 //! CL006: the address that the kubelet gives its Node.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
-use crate::rules::{Finding, Report, Severity, Snapshot, at, shortened};
+use super::external;
+use crate::kubelet::version::Minor;
+use crate::rules::{Finding, Lifecycle, Report, Severity, Snapshot, at, shortened};
 
 pub(in crate::rules) fn node_ip(snapshot: &Snapshot, report: &mut Report) {
-    let used = snapshot.flags.last("node-ip").filter(|used| !used.value.is_empty());
-    let Some(used) = used.filter(|used| !at::is_built_in(snapshot, used.word)) else { return };
+    let used = snapshot.flags.last("node-ip");
+    let Some(used) = used.filter(|used| !used.value.is_empty()) else {
+        node_ip_unset(snapshot, report);
+        return;
+    };
+    if at::is_built_in(snapshot, used.word) {
+        return;
+    }
     let place = at::value_part(snapshot, used, 0, used.value.len());
+    if let Some((first, _)) = used.value.split_once(',').filter(|_| !takes_two(snapshot)) {
+        let message = format!(
+            "--node-ip is {}. With a cloud provider a kubelet before 1.29 takes one address and exits: the cloud controller \
+             adds the other one",
+            shortened(&used.value)
+        );
+        let finding = Finding::new("CL006", Severity::Fatal, place, message);
+        return report.add(finding.with(at::set_value(snapshot, used, first)));
+    }
     let mut problems = refused(&used.value);
     if problems.is_empty() {
         match &snapshot.machine.addresses {
@@ -30,6 +47,14 @@ pub(in crate::rules) fn node_ip(snapshot: &Snapshot, report: &mut Report) {
                 .say("With a cloud controller it must be the one that the cloud reports (InternalIP)"),
         });
     }
+}
+
+/// Whether it takes two addresses (KEP-3705); where the release is not known, as those that are supported do.
+fn takes_two(snapshot: &Snapshot) -> bool {
+    let gates = snapshot.settings.get("featureGates");
+    let gate = gates.and_then(|gates| gates.value.get("CloudDualStackNodeIPs")?.as_bool());
+    let is_old = snapshot.version.as_ref().is_some_and(|version| version.minor < Minor(29));
+    external(snapshot).is_none() || !is_old || gate == Some(true)
 }
 
 /// The addresses of the flag, and what is none; read as the kubelet reads them.
@@ -73,4 +98,30 @@ fn foreign(value: &str, local: &[String]) -> Option<(Severity, String)> {
     let address = foreign.next()?;
     let problem = format!("No interface of this host has {address}, and the Node gets no address");
     Some((Severity::Error, problem))
+}
+
+fn node_ip_unset(snapshot: &Snapshot, report: &mut Report) {
+    let waits = snapshot.version.as_ref().is_some_and(|version| version.minor >= Minor(29));
+    // Later the host has the addresses of CNI's bridges too, and the controller has chosen.
+    if !waits || snapshot.lifecycle != Lifecycle::BeforeFirstStart {
+        return;
+    }
+    let Some(used) = external(snapshot) else { return };
+    let Some(local) = &snapshot.machine.addresses else {
+        report.not_checked("CL006", "the addresses of this host's interfaces");
+        return;
+    };
+    let is_usable =
+        |text: &&str| text.parse::<Ipv4Addr>().is_ok_and(|address| !address.is_loopback() && !address.is_link_local());
+    let some: Vec<&str> = local.iter().filter_map(|text| text.split('/').next()).filter(is_usable).take(4).collect();
+    if some.len() > 1 {
+        let place = at::flag(snapshot, used);
+        let message = format!(
+            "--node-ip is not set, and this host has several addresses ({}). With --cloud-provider=external the Node has \
+             none of them until the cloud controller has chosen one",
+            some.join(", ")
+        );
+        let fix = "add --node-ip=ADDRESS, with the address that the cloud reports, to --cloud-provider=external";
+        report.add(Finding::new("CL006", Severity::Warning, place.clone(), message).say_at(&place, fix));
+    }
 }

@@ -62,7 +62,7 @@ const EXTERNAL: &str = "--cloud-provider=external";
 fn cl002_follows_the_releases() {
     let severity = |extra: &str, version: &str| severities(&judged(extra, inputs(version), |_| ()), "CL002");
     let of = |name: &str, version: &str| severity(&format!("--cloud-provider={name}"), version);
-    for (name, version) in [("hcloud", "1.34.1"), ("aws", "1.31.1"), ("External", "1.36.3")] {
+    for (name, version) in [("hcloud", "1.30.14"), ("hcloud", "1.34.1"), ("aws", "1.31.1"), ("External", "1.36.3")] {
         assert_eq!(of(name, version), [Severity::Fatal], "{name} {version}");
     }
     for (name, version) in [("external", "1.36.3"), ("", "1.36.3"), ("aws", "1.26.1"), ("gce", "1.28.15")] {
@@ -241,6 +241,24 @@ fn cl006_wants_an_address_of_this_host() {
 }
 
 #[test]
+fn cl006_warns_of_a_choice_before_the_start_only() {
+    let unset = |list: &[&str], lifecycle| {
+        let tree = kubeadm()
+            .file("/etc/default/kubelet", format!("KUBELET_EXTRA_ARGS={EXTERNAL}\n"))
+            .file("/var/lib/kubelet/kubeadm-flags.env", "");
+        found(&tree, addresses(list, lifecycle), "CL006")
+    };
+    let two = ["127.0.0.1/8", "203.0.113.9", "10.0.0.7", "fe80::1"];
+    let found = &unset(&two, Lifecycle::BeforeFirstStart)[0];
+    assert!(
+        found.starts_with("warning /etc/default/kubelet:1: ") && found.contains("(203.0.113.9, 10.0.0.7)"),
+        "{found}"
+    );
+    assert_eq!(unset(&two, Lifecycle::Running), [""; 0]);
+    assert_eq!(unset(&["127.0.0.1", "10.0.0.7"], Lifecycle::BeforeFirstStart), [""; 0]);
+}
+
+#[test]
 fn cl007_compares_with_the_cloud() {
     let other = || cloud("hetzner", "4711", "pool1-4f2a");
     assert_eq!(severities(&judged(EXTERNAL, other(), |_| ()), "CL007"), [Severity::Error]);
@@ -403,4 +421,18 @@ fn a_healthy_host_has_no_finding() {
     let report = judged("--cloud-provider=external --provider-id=hcloud://4711", inputs("1.36.3"), |_| ());
     let ours: Vec<_> = report.findings.iter().filter(|one| ["CL", "CP"].contains(&&one.rule[..2])).collect();
     assert!(ours.is_empty(), "{ours:?}");
+}
+
+#[test]
+fn cl006_two_addresses_with_a_cloud_came_with_a_release() {
+    let judged = |release: &str, words: &str| {
+        let tree = kubeadm().file("/var/lib/kubelet/kubeadm-flags.env", format!("KUBELET_KUBEADM_ARGS=\"{words}\"\n"));
+        let found = found(&tree, Inputs { version: release.parse().ok(), ..Inputs::default() }, "CL006");
+        found.iter().any(|one| one.starts_with("fatal"))
+    };
+    let words = "--node-ip=10.0.0.7,fd00::7 --cloud-provider=external";
+    assert!(judged("1.27.4", words) && judged("1.25.4", words));
+    assert!(!judged("1.29.0", words) && !judged("1.36.3", words) && !judged("", words));
+    assert!(!judged("1.27.4", "--node-ip=10.0.0.7,fd00::7"), "without a cloud");
+    assert!(!judged("1.27.4", &format!("{words} --feature-gates=CloudDualStackNodeIPs=true")));
 }

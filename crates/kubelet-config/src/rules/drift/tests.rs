@@ -2,7 +2,7 @@ use crate::kubelet::resolve::{Inputs, resolve};
 use crate::kubelet::snapshot::{Intent, Loaded, Process};
 use crate::kubelet::systemd::Source;
 use crate::kubelet::tree::MemoryTree;
-use crate::rules::tests::support::{external, findings_with, found, kubeadm};
+use crate::rules::tests::support::{DROP_IN, external, findings_with, found, kubeadm};
 
 const ENV: &str = "/etc/default/kubelet";
 const OWN: &str = "/etc/systemd/system/kubelet.service.d/20-cloud.conf";
@@ -148,10 +148,12 @@ fn drift_that_a_stale_unit_explains_is_linked_to_it() {
 }
 
 #[test]
-fn the_same_arguments_are_silent_in_any_order() {
+fn the_same_arguments_are_silent_and_another_order_matters_for_a_flag_given_twice() {
     assert!(found(&kubeadm(), running(&kubeadm()), "SD021").is_empty());
     let one = |value: &str| kubeadm().file(ENV, format!("KUBELET_EXTRA_ARGS=\"{value}\"\n"));
     assert!(found(&one("--v=2 --max-pods=5"), running(&one("--max-pods=5 --v=2")), "SD021").is_empty());
+    let twice = found(&one("--v=2 --v=4"), running(&one("--v=4 --v=2")), "SD021");
+    assert!(twice[0].starts_with(&format!("warning {DROP_IN}:7")), "{twice:?}");
 }
 
 #[test]

@@ -90,6 +90,26 @@ fn k3s_sets_its_kernel_settings_when_it_starts() {
     assert!(says(&snapshot, "KN002").is_empty());
 }
 
+#[test]
+fn br_netfilter_matters_where_pods_hang_on_a_bridge() {
+    let with = |plugin: &str| {
+        kubeadm()
+            .file("/proc/sys/net/ipv4/ip_forward", "1\n")
+            .file("/etc/cni/net.d/10-x.conflist", format!("{{\"plugins\": [{{\"type\": \"{plugin}\"}}]}}"))
+    };
+    let missing = network(&with("flannel"), "KN003");
+    assert!(missing[0].starts_with("warning /proc/sys/net/bridge/bridge-nf-call-iptables: "), "{missing:?}");
+    assert!(missing[0].contains("br_netfilter is not loaded") && missing[0].contains("flannel"), "{missing:?}");
+    let path = "/proc/sys/net/bridge/bridge-nf-call-iptables";
+    let off = network(&with("bridge").file(path, "0\n"), "KN003");
+    assert!(off[0].starts_with(&format!("warning {path}:1: ")), "{off:?}");
+    assert!(network(&with("bridge").file(path, "1\n"), "KN003").is_empty());
+    assert!(network(&with("cilium-cni"), "KN003").is_empty());
+    assert!(network(&kubeadm(), "KN003")[0].starts_with("not checked: a CNI configuration"));
+    let image = with("bridge").without("/proc/sys/net/ipv4/ip_forward");
+    assert_eq!(network(&image, "KN003"), ["not checked: /proc/sys/net/bridge of the host"]);
+}
+
 fn host(values: [&str; 6]) -> MemoryTree {
     PROTECTED.iter().zip(values).fold(kubeadm(), |tree, ((name, _), value)| {
         tree.file(format!("/proc/sys/{}", name.replace('.', "/")), format!("{value}\n"))

@@ -141,8 +141,10 @@ fn sd029_a_misspelt_key_loses_its_flags_and_gets_the_right_name() {
 }
 
 #[test]
-fn sd029_an_item_that_the_kubelet_would_refuse_is_left_alone() {
-    for item in ["max-pods=many", "no-such-flag=1", "maxPods=50"] {
+fn sd029_an_item_that_the_kubelet_would_refuse_is_corrected_or_left_alone() {
+    let tree = server().file(CONFIG, "kublet-arg: \"maxPods=50\"\n");
+    assert_eq!(edited(&tree, "SD029"), "kubelet-arg: \"max-pods=50\"\n");
+    for item in ["max-pods=many", "no-such-flag=1"] {
         let finding = one(&server().file(CONFIG, format!("kublet-arg: [{item}]\n")), "SD029");
         assert_eq!(finding.remedy.edits().count(), 0, "{item}");
     }
@@ -228,4 +230,7 @@ fn sd029_names_flags_of_the_kubelet_among_those_of_k0s() {
     // What k0s makes of its own options the kubelet may refuse as well.
     let label = found(&k0s("--labels=node-role.kubernetes.io/gpu=true"), inputs(), "CL009");
     assert!(label[0].starts_with("fatal /etc/systemd/system/k0sworker.service:2: "), "{label:?}");
+    let two = k0s("--enable-cloud-provider --kubelet-extra-args=--node-ip=10.0.0.7,fd00::7");
+    let old = Inputs { version: "1.25.4".parse().ok(), ..Inputs::default() };
+    assert!(found(&two, old, "CL006")[0].starts_with("fatal"));
 }

@@ -84,9 +84,19 @@ fn renamed(mut finding: Finding, snapshot: &Snapshot, unknown: &UnknownOption, m
         if flag(snapshot, name).is_some_and(|spec| spec.value.takes(value)) {
             continue;
         }
-        finding = finding.and(&format!("The kubelet does not take --{} either", shortened(item)));
-        steps.push(Step::say_at(at, format!("correct or delete {}", shortened(item))));
-        break;
+        let Some(spec) = table::FLAGS.iter().find(|spec| spec.field == Some(name)) else {
+            finding = finding.and(&format!("The kubelet does not take --{} either", shortened(item)));
+            steps.push(Step::say_at(at, format!("correct or delete {}", shortened(item))));
+            return finding.remedy(steps);
+        };
+        let right = format!("{}={value}", spec.name);
+        finding = finding.and(&format!(
+            "{name} is a field of the kubelet's configuration and not a flag: with it the kubelet exits. The flag is --{}",
+            spec.name
+        ));
+        let what = format!("write {right} instead of {}", shortened(item));
+        let exact = (at.width > 0).then(|| at.clone());
+        steps.push(Step::replace(exact, at, what, serde_json::Value::from(right).to_string()));
     }
     // From the end, as an edit moves what comes after it on its line.
     steps.reverse();

@@ -85,6 +85,10 @@ fn thresholds_that_make_no_sense_are_told() {
     }
     let disk = with("evictionHard: {memory.available: 1Gi, nodefs.available: 60%}\n");
     assert!(one(&disk, "RS003").contains("nodefs.available<60%"));
+    let soft = with(
+        "evictionSoft: {memory.available: 50Mi, nodefs.available: 15%}\nevictionSoftGracePeriod: {memory.available: 1m, nodefs.available: 1m}\n",
+    );
+    assert!(one(&soft, "RS003").contains("the hard threshold, 100Mi, is reached first"));
     assert_eq!(one(&kubeadm(), "RS003"), "");
 }
 

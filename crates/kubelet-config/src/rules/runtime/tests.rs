@@ -61,6 +61,7 @@ fn the_gate_counts_while_it_can_be_set() {
     };
     assert_eq!(found("1.29.0", true), 0);
     assert_eq!(found("1.32.0", false), 1);
+    assert_eq!(found("1.35.0", false), 0);
 }
 
 #[test]

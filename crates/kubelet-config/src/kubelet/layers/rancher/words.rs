@@ -10,7 +10,7 @@ use super::options::Options;
 use crate::kubelet::flags::table;
 use crate::kubelet::layers::{KubeletCommand, Launcher};
 use crate::kubelet::systemd::{Arg, Origin};
-use crate::kubelet::tree::Tree;
+use crate::kubelet::tree::{Kind, Tree};
 use crate::kubelet::version::Minor;
 
 /// containerd's socket of both distributions.
@@ -65,6 +65,7 @@ pub(super) fn build(
     }
     initial.extend(runtime(options, &own));
     initial.extend(from_options(options));
+    initial.extend(credential_provider(tree, options, &own));
 
     let mut words = vec![own("kubelet")];
     if is_rke2 {
@@ -99,6 +100,25 @@ fn from_options(options: &Options) -> BTreeMap<&'static str, Arg> {
     let given_switch = options.last(SWITCH).filter(|_| options.is_set(SWITCH)).map(|word| user(word, "true"));
     let switch = given_switch.or(by_profile).map(|word| (SWITCH, word));
     joined.chain(same).chain(switch).collect()
+}
+
+/// The image credential provider's flags, which are given if both its files are there.
+fn credential_provider(
+    tree: &dyn Tree,
+    options: &Options,
+    own: &dyn Fn(&str) -> Arg,
+) -> impl IntoIterator<Item = (&'static str, Arg)> {
+    let value = |option: &'static str, default: &str| {
+        let given = options.last(option).cloned().unwrap_or_else(|| own(default));
+        let kind = tree.stat(Path::new(&given.text)).ok().map(|meta| meta.kind);
+        ((option, given), kind)
+    };
+    let (directory, directory_kind) =
+        value("image-credential-provider-bin-dir", "/var/lib/rancher/credentialprovider/bin");
+    let (config, config_kind) =
+        value("image-credential-provider-config", "/var/lib/rancher/credentialprovider/config.yaml");
+    let are_there = directory_kind == Some(Kind::Directory) && config_kind.is_some_and(|kind| kind != Kind::Directory);
+    are_there.then_some([directory, config]).into_iter().flatten()
 }
 
 /// Values that become one, with commas; each keeps its place as an origin.

@@ -96,7 +96,8 @@ fn fact_22_the_words_of_environment() {
     ] {
         assert_eq!(value(&unit, name).as_deref(), expected, "{name}");
     }
-    assert!(has(&unit, "--y=2", |kind| *kind == EventKind::InvalidAssignment { is_first: false }));
+    let first = Some(("A".to_owned(), "--x=1".to_owned()));
+    assert!(has(&unit, "--y=2", |kind| *kind == EventKind::InvalidAssignment { first: first.clone() }));
     assert!(has(&unit, "Q=%5", |kind| *kind == EventKind::BadSpecifier { letter: '5' }));
     assert!(has(&unit, "T=\\d U=2", |kind| *kind == EventKind::BadQuoting));
     assert!(has(&unit, "'W=2", |kind| *kind == EventKind::BadQuoting));
