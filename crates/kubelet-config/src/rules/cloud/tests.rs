@@ -62,7 +62,9 @@ const EXTERNAL: &str = "--cloud-provider=external";
 fn cl002_follows_the_releases() {
     let severity = |extra: &str, version: &str| severities(&judged(extra, inputs(version), |_| ()), "CL002");
     let of = |name: &str, version: &str| severity(&format!("--cloud-provider={name}"), version);
-    for (name, version) in [("hcloud", "1.30.14"), ("hcloud", "1.34.1"), ("aws", "1.31.1"), ("External", "1.36.3")] {
+    for (name, version) in
+        [("hcloud", "1.30.14"), ("hcloud", "1.34.1"), ("aws", "1.29.9"), ("aws", "1.31.1"), ("External", "1.36.3")]
+    {
         assert_eq!(of(name, version), [Severity::Fatal], "{name} {version}");
     }
     for (name, version) in [("external", "1.36.3"), ("", "1.36.3"), ("aws", "1.26.1"), ("gce", "1.28.15")] {
