@@ -70,6 +70,10 @@ const ON_BY_DEFAULT: [(&str, Option<u16>); 15] = [
 
 /// Whether a gate of the table is on; `None` where that is not known.
 pub(crate) fn is_on(name: &str, settings: &Settings, version: Option<&Version>) -> Option<bool> {
+    let locked = find(name).and_then(|gate| gate.locked).zip(version);
+    if let Some(((_, value), _)) = locked.filter(|((since, _), version)| *since <= version.minor) {
+        return Some(value);
+    }
     let set = settings.get("featureGates").map(|gates| &gates.value);
     if let Some(value) = set.and_then(|gates| gates.get(name)?.as_bool()) {
         return Some(value);
@@ -89,6 +93,19 @@ pub(crate) fn is_on(name: &str, settings: &Settings, version: Option<&Version>) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_locked_gate_has_its_value_whatever_is_set() {
+        let of = |release: &str| release.parse::<Version>().ok();
+        for set in ["false", "true"] {
+            let gates = serde_json::json!({"NodeSwap": set == "true", "AllBeta": true});
+            let from = crate::kubelet::effective::From::Default { legacy: false };
+            let setting = crate::kubelet::effective::Effective::new(gates, from);
+            let settings = Settings([("featureGates".to_owned(), setting)].into());
+            assert_eq!(is_on("NodeSwap", &settings, of("1.34.1").as_ref()), Some(true));
+            assert_eq!(is_on("NodeSwap", &settings, of("1.33.4").as_ref()), Some(set == "true"));
+        }
+    }
 
     #[test]
     fn every_line_of_the_table_is_a_gate() {

@@ -54,7 +54,14 @@ fn absolute(value: &mut Value, file: &Location) {
 
 fn written(entry: &Entry, field: &Field) -> Effective {
     let keys = entry.node.entries().iter().map(|entry| (entry.key.clone(), From::File(entry.at.clone()))).collect();
-    Effective { value: masked(field.path, normal(&entry.node, field.kind)), from: From::File(entry.at.clone()), keys }
+    let mut value = masked(field.path, normal(&entry.node, field.kind));
+    if field.path == "featureGates"
+        && let Some(gates) = value.as_object_mut()
+    {
+        // Go decodes a null of the main file as false; one of a drop-in has deleted the gate by now.
+        gates.values_mut().filter(|gate| gate.is_null()).for_each(|gate| *gate = json!(false));
+    }
+    Effective { value, from: From::File(entry.at.clone()), keys }
 }
 
 /// A value in the form in which the kubelet prints it.

@@ -277,7 +277,11 @@ fn a_gate_without_a_value_is_off() {
     let found =
         |gate: &str| found(&with_gates(&format!("featureGates: {{{gate}: null}}\n")), version("1.36.3"), "FL006");
     assert!(found("NoSuchGate")[0].starts_with("fatal"));
+    assert!(found("NodeSwap")[0].starts_with("fatal"), "it is locked to true");
     assert!(found("AllAlpha").is_empty());
+    let off = "featureGates: {KubeletCrashLoopBackOffMax: null}\ncrashLoopBackOff: {maxContainerRestartPeriod: 60s}\n";
+    let needs = crate::rules::tests::support::found(&with_gates(off), version("1.36.3"), "CF007");
+    assert!(needs.iter().any(|one| one.starts_with("fatal")), "{needs:?}");
 }
 
 #[test]
