@@ -68,8 +68,8 @@ pub struct Dependency {
     pub active_state: String,
     /// `Result` of its last run; another value than `success` means that it was not stopped by a job.
     pub result: String,
-    /// Whether systemd waits to restart it by `Restart=`, as after a clean end without a job.
-    pub waits_to_restart: bool,
+    /// Whether it ends, or systemd waits to restart it by `Restart=`, and nobody has asked for that by a job.
+    pub ends_by_itself: bool,
 }
 
 /// What is known of systemd.
@@ -397,9 +397,12 @@ impl Systemd {
             let read = async {
                 let path = self.load(unit).await?;
                 let active_state = self.text(&path, UNIT, "ActiveState").await?;
-                let waits_to_restart = waits_to_restart(&self.text(&path, UNIT, "SubState").await?);
+                let has_job = job_id(&self.property(&path, UNIT, "Job").await?).is_some();
+                let is_ending =
+                    active_state == "deactivating" || waits_to_restart(&self.text(&path, UNIT, "SubState").await?);
+                let ends_by_itself = is_ending && !has_job;
                 let result = self.text(&path, SERVICE, "Result").await?;
-                zbus::Result::Ok(Dependency { unit: unit.clone(), active_state, result, waits_to_restart })
+                zbus::Result::Ok(Dependency { unit: unit.clone(), active_state, result, ends_by_itself })
             };
             found.extend(read.await);
         }

@@ -247,9 +247,9 @@ impl Service {
             return;
         }
         if kind == JobKind::Stop && !is_known {
-            // A service that was stopped by a job has ended with success and is not restarted: its stop intended to stop this one too.
+            // A service that is stopped by a job has one, or has ended with success: its stop intended to stop this one too.
             let has_failed =
-                |one: &&Dependency| one.waits_to_restart || (one.result != "success" && one.active_state != "active");
+                |one: &&Dependency| one.ends_by_itself || (one.result != "success" && one.active_state != "active");
             self.jobs.stopped_with = dependencies.iter().find(has_failed).map(|dependency| dependency.unit.clone());
         }
         let Some(ended) = self.last_end.as_mut().filter(|_| self.running.is_none()) else { return };

@@ -371,7 +371,7 @@ fn waits_for_restart() -> Story {
 }
 
 #[test]
-fn a_stop_while_systemd_waits_to_restart_it_is_a_stop() {
+fn a_stop_while_systemd_ends_by_itself_it_is_a_stop() {
     let mut story = waits_for_restart();
     // The job is over before its kind can be read.
     let [queued, _] = job(JobKind::Stop);
@@ -597,7 +597,7 @@ fn a_process_that_cannot_be_watched_is_named() {
 fn a_stop_with_a_failed_service_is_a_problem_when_that_is_back_for_two_minutes() {
     let containerd = |active_state: &str, result: &str| {
         let (unit, active_state, result) = ("containerd.service".into(), active_state.into(), result.into());
-        vec![Dependency { unit, active_state, result, waits_to_restart: false }]
+        vec![Dependency { unit, active_state, result, ends_by_itself: false }]
     };
     let stopped = |dependencies: Vec<Dependency>| {
         let [queued, _] = job(JobKind::Stop);

@@ -103,15 +103,15 @@ fn a_clean_end_that_restart_on_failure_leaves_is_a_crash_at_once() {
 /// bottlerocket-os/bottlerocket#4721 and #2512: SIGTERM ends containerd cleanly, and systemd restarts it, but not the kubelet bound to it.
 #[test]
 fn a_kubelet_that_is_stopped_with_a_runtime_that_systemd_restarts_is_a_problem() {
-    let stopped_with = |active_state: &str, waits_to_restart| {
-        let containerd = |active_state: &str, waits_to_restart| {
+    let stopped_with = |active_state: &str, ends_by_itself| {
+        let containerd = |active_state: &str, ends_by_itself| {
             let (unit, active_state) = ("containerd.service".to_owned(), active_state.to_owned());
-            vec![Dependency { unit, active_state, result: "success".into(), waits_to_restart }]
+            vec![Dependency { unit, active_state, result: "success".into(), ends_by_itself }]
         };
         let [queued, _] = job(JobKind::Stop);
         let mut story = Story::healthy();
         story.happens(queued);
-        let dependencies = containerd(active_state, waits_to_restart);
+        let dependencies = containerd(active_state, ends_by_itself);
         story.happens(ServiceEvent::Bus(BusEvent::Job { id: 7, kind: JobKind::Stop, dependencies }));
         story.all([ServiceEvent::Exited(812), job_removed("done")]);
         let (unit, state) = ("kubelet.service".to_owned(), unit("inactive", 0, exited(812, 0), "success"));

@@ -242,7 +242,7 @@ fn an_end_without_an_explanation_is_unexplained_and_a_kubelet_that_was_never_sta
 fn a_kubelet_that_was_stopped_with_a_failed_service_is_a_problem_when_that_is_back_for_two_minutes() {
     let containerd = |active_state: &str| {
         let (unit, active_state) = ("containerd.service".to_owned(), active_state.to_owned());
-        vec![Dependency { unit, active_state, result: "signal".into(), waits_to_restart: false }]
+        vec![Dependency { unit, active_state, result: "signal".into(), ends_by_itself: false }]
     };
     let [queued, _] = job(JobKind::Stop);
     let mut story = Story::healthy();

@@ -352,13 +352,11 @@ pub fn files_of_node_problem_detector_do_the_same_beside_it(scene: &Scene) -> Re
             .iter()
             .fold(node, |node, name| node.file(&format!("/etc/{name}.sh"), &script(&format!("/run/{name}"))))
     })?;
-    // Its files name /var/log/journal, and the journal of these nodes is volatile.
-    node.sh("chmod +x /etc/*.sh; for name in story warn tell; do echo 0 >/run/$name; done
-         ln -s /run/log/journal /var/log/journal")?;
+    node.sh("chmod +x /etc/*.sh; for name in story warn tell; do echo 0 >/run/$name; done")?;
     let shipped = peer::JOURNAL_MONITORS.map(|name| format!("{}/{name}", peer::DIRECTORY));
-    // The profile would write node-problem-detector's own conditions.
+    // The profile would write node-problem-detector's own conditions. Its files name /var/log/journal; these nodes have it in /run.
     node.sh(&format!(
-        "mkdir /tmp/ours; cp {} {}/kernel-monitor.json /etc/ours.json /tmp/ours
+        "sed -i s,/var/log/journal,/run/log/journal, {0}; mkdir /tmp/ours; cp {} {}/kernel-monitor.json /etc/ours.json /tmp/ours
          sed -Ei 's/\"(type|condition)\": \"CorruptDockerOverlay2\"/\"\\1\": \"OurOverlay2\"/' /tmp/ours/docker-monitor.json
          nodevigil config import-npd /tmp/ours/*.json | grep -v '^kubernetes.profile' >{SETTINGS}
          nodevigil config check",
