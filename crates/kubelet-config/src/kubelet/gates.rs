@@ -50,13 +50,15 @@ pub fn find(name: &str) -> Option<&'static Gate> {
 
 /// Gates on which it depends what the kubelet takes for a setting, and the release since which each is on by default; none
 /// where it is off in every release that is known. Read from `kube_features.go` of 1.36.3 and of 1.37.2.
-const ON_BY_DEFAULT: [(&str, Option<u16>); 15] = [
+const ON_BY_DEFAULT: [(&str, Option<u16>); 17] = [
     ("CPUManagerPolicyAlphaOptions", None),
     ("CustomCPUCFSQuotaPeriod", Some(36)),
     ("DefaultPodSysctls", None),
+    ("DynamicResourceAllocation", Some(34)),
     ("GracefulNodeShutdown", Some(21)),
     ("GracefulNodeShutdownBasedOnPodPriority", Some(24)),
     ("ImageMaximumGCAge", Some(30)),
+    ("InPlacePodVerticalScaling", Some(33)),
     ("KubeletCrashLoopBackOffMax", Some(35)),
     ("KubeletEnsureSecretPulledImages", Some(35)),
     ("LoggingAlphaOptions", None),

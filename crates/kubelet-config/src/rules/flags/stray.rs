@@ -2,7 +2,7 @@
 
 use super::MAX_FINDINGS;
 use crate::kubelet::flags::{PositionalArg, table};
-use crate::kubelet::systemd::{Arg, Assignment};
+use crate::kubelet::systemd::{Arg, Assignment, ExecWord};
 use crate::rules::encoding::{in_ascii, odd_character, plain};
 use crate::rules::lost::{self, Arrived, whole};
 use crate::rules::{Finding, FlagUse, Launcher, Location, Report, Severity, Snapshot, Step, at, flags_in, shortened};
@@ -100,12 +100,17 @@ fn unfilled(words: &[Arg], place: &Location) -> Option<(String, Step)> {
 /// What turns the expansion of variables off: the colon in front of the command, or what is before each `$`.
 fn not_expanded(snapshot: &Snapshot) -> Option<Finding> {
     let exec = snapshot.unit.exec.as_ref().filter(|exec| lost::is_not_expanded(exec))?;
+    // A word that is the value of a flag, or before the kubelet, does no harm here.
+    let mut strays = snapshot.flags.strays.iter().map(|stray| stray.text.as_str()).filter(|text| text.contains('$'));
+    let are_strays = strays.any(|stray| exec.words.iter().any(|word| word.text.ends_with(stray)));
+    are_strays.then_some(())?;
     let escaped: Vec<_> = exec.words.iter().filter(|word| lost::is_escaped(&word.text)).collect();
     if let Some(first) = escaped.first().filter(|_| exec.expands) {
         let is_doubled = first.text.starts_with("$$");
         let why =
             if is_doubled { "`$$` is a literal dollar sign" } else { "systemd expands nothing after a backslash" };
-        let all = escaped.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ");
+        let got = |word: &&ExecWord| word.text[usize::from(is_doubled)..].to_owned();
+        let all = escaped.iter().map(got).collect::<Vec<_>>().join(" ");
         let message = format!("{why}: the kubelet gets {} as it is written, and exits", shortened(&all));
         let exact = |at: &Location| (at.width > 0).then(|| at.clone());
         // From right to left: an edit moves what is after it.

@@ -407,6 +407,7 @@ fn a_path_that_only_a_shell_would_expand_is_taken_as_it_is() {
         ("Error", "--kubeconfig=/etc/kubernetes/kubelet.conf --bootstrap-kubeconfig=$DIR/bootstrap.conf"),
         ("Fatal", "--kubeconfig=/etc/kubernetes/kubelet.conf --root-dir==/data"),
         ("Fatal", "--kubeconfig=/etc/kubernetes/kubelet.conf --root-dir=$DIR"),
+        ("Error", "--kubeconfig=/etc/kubernetes/kubelet.conf --root-dir=/srv/$X/kubelet"),
         ("Error", "--kubeconfig=/etc/kubernetes/kubelet.conf --provider-id=aws:///$AZ/$ID"),
     ] {
         assert_eq!(says(flags, "1.36.3"), place(severity), "{flags}");
@@ -430,4 +431,25 @@ fn what_is_before_each_dollar_sign_is_one_mistake() {
         assert_eq!(said, [format!("SD016 {path}:7")], "{before}");
         assert_eq!(fixed(&tree, &version("1.33.4"), "SD016"), std::slice::from_ref(&healthy), "{before}");
     }
+}
+
+#[test]
+fn an_escaped_variable_that_is_a_flags_value_or_the_wrappers_is_no_stray() {
+    let said = |line: &str| {
+        let tree = kubeadm().file(DROP_IN, format!("[Service]\nExecStart=\nExecStart={line}\n"));
+        found(&tree, version("1.36.3"), "SD016")
+    };
+    let flags = "--config=/var/lib/kubelet/config.yaml --kubeconfig=/etc/kubernetes/kubelet.conf";
+    for command in [
+        format!("/usr/bin/kubelet {flags} --hostname-override $$HOSTNAME"),
+        format!("/usr/bin/kubelet {flags} --node-ip $$IP"),
+        format!(":/usr/bin/kubelet {flags} --hostname-override $HOSTNAME"),
+        format!("/usr/bin/systemd-inhibit --who $$X /usr/bin/kubelet {flags}"),
+    ] {
+        assert_eq!(said(&command), [""; 0], "{command}");
+    }
+    let other = said(&format!("/usr/bin/kubelet {flags} --hostname-override $$HOSTNAME start"));
+    assert!(other.len() == 1 && other[0].contains("'start' is not a flag"), "{other:?}");
+    let stray = said(&format!("/usr/bin/kubelet {flags} $$ARGS"));
+    assert!(stray.len() == 1 && stray[0].contains("the kubelet gets $ARGS as it is written"), "{stray:?}");
 }

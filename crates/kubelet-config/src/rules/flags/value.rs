@@ -26,7 +26,9 @@ fn is_after_quote(snapshot: &Snapshot, text: &str) -> bool {
 fn without_it(snapshot: &Snapshot, used: &FlagUse) -> Option<Severity> {
     let bootstraps = || snapshot.flags.uses.iter().any(|other| other.name == "bootstrap-kubeconfig");
     let exits = match used.name.as_str() {
-        "config" | "root-dir" | "image-credential-provider-bin-dir" | "image-credential-provider-config" => true,
+        "config" | "image-credential-provider-bin-dir" | "image-credential-provider-config" => true,
+        // It creates a directory, but exits with a path that is not absolute.
+        "root-dir" => !used.value.starts_with('/'),
         "kubeconfig" => !bootstraps(),
         "bootstrap-kubeconfig" => matches!(snapshot.machine.kubeconfig, FileState::Missing { .. }),
         "cert-dir" | "provider-id" => false,

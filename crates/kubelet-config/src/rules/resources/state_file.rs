@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use crate::kubelet::gates;
+use crate::kubelet::version::Minor;
 use crate::rules::{Finding, Location, Report, Severity, Snapshot, settings};
 
 pub(in crate::rules) fn other_policy(snapshot: &Snapshot, report: &mut Report) {
@@ -44,9 +46,28 @@ fn if_it_stays(snapshot: &Snapshot, file: &str) -> Option<(Severity, &'static st
 /// A file that a crash has cut off.
 fn broken(snapshot: &Snapshot, at: &Location) -> Option<Finding> {
     let (severity, unless) = if_it_stays(snapshot, &at.file)?;
+    let severity = match is_read(snapshot, &at.file) {
+        Some(true) => severity,
+        Some(false) => return None,
+        None => Severity::Warning,
+    };
     let message =
         format!("{} is not whole JSON: the kubelet exits, because it cannot restore its state{unless}", at.file);
     Some(finding(snapshot, severity, at.clone(), &at.file, message))
+}
+
+/// Whether the kubelet reads the state file; `None` where its release or a feature gate is not known.
+fn is_read(snapshot: &Snapshot, file: &str) -> Option<bool> {
+    let gate = match Path::new(file).file_name()?.to_str()? {
+        "dra_manager_state" => "DynamicResourceAllocation",
+        "allocated_pods_state" | "actuated_pods_state" => "InPlacePodVerticalScaling",
+        _ => return Some(true),
+    };
+    let version = snapshot.version.as_ref();
+    if version.is_some_and(|version| version.minor < Minor(33)) {
+        return Some(false);
+    }
+    gates::is_on(gate, &snapshot.settings, version)
 }
 
 /// Whether commands may remove a state file without its name: by a pattern, in a script, or in a directory that they name.

@@ -183,6 +183,27 @@ fn a_state_file_that_is_cut_off_is_fatal() {
         }
     }
     assert!(says("dra_manager_state", "{", "1.34.1").starts_with("fatal "));
+    for (name, release, start) in [
+        ("dra_manager_state", "1.33.2", ""),
+        ("allocated_pods_state", "1.32.9", ""),
+        ("actuated_pods_state", "1.28.4", ""),
+        ("allocated_pods_state", "", "warning "),
+        ("cpu_manager_state", "1.28.4", "fatal "),
+    ] {
+        let said = says(name, "{", release);
+        assert!(said.starts_with(start) && said.is_empty() == start.is_empty(), "{name} {release}: {said}");
+    }
+    for (name, gate, release, start) in [
+        ("dra_manager_state", "DynamicResourceAllocation: true", "1.33.2", "fatal "),
+        ("dra_manager_state", "DynamicResourceAllocation: false", "1.34.1", ""),
+        ("allocated_pods_state", "InPlacePodVerticalScaling: false", "1.33.2", ""),
+        ("actuated_pods_state", "InPlacePodVerticalScaling: false", "1.34.1", ""),
+        ("actuated_pods_state", "AllBeta: false", "1.34.1", "warning "),
+    ] {
+        let tree = with(&format!("featureGates: {{{gate}}}\n")).file(format!("/var/lib/kubelet/{name}"), "{");
+        let said = found(&tree, Inputs { version: release.parse().ok(), ..Inputs::default() }, "RS006").join("|");
+        assert!(said.starts_with(start) && said.is_empty() == start.is_empty(), "{name} {gate} {release}: {said}");
+    }
     assert_eq!(says("device-plugins/kubelet_internal_checkpoint", "{", "1.36.3"), "");
     assert_eq!(says("allocated_pods_state", "{\"entries\":{}}", "1.36.3"), "");
 }
