@@ -117,13 +117,15 @@ fn assigned(snapshot: &Snapshot, finding: Finding, event: &Event, lost: &[String
     }
 }
 
-/// What may write an environment file before the kubelet's first start, in words.
+/// What may still write an environment file before the kubelet starts, in words.
 fn may_come(snapshot: &Snapshot, file: &EnvFile) -> Option<String> {
+    (file.state == EnvFileState::Missing && two_paths(&file.path).is_none()).then_some(())?;
     let is_before = snapshot.lifecycle == Lifecycle::BeforeFirstStart;
-    (is_before && file.state == EnvFileState::Missing && two_paths(&file.path).is_none()).then_some(())?;
     if file.path.starts_with("/run") || file.path.starts_with("/var/run") {
-        return Some("/run is empty until the boot".to_owned());
+        return (is_before || !snapshot.observed.live).then(|| "/run is empty until the boot".to_owned());
     }
+    // Most units name optional files that never exist.
+    (is_before && !file.optional).then_some(())?;
     let required = snapshot.unit.settings.get(&("Unit".to_owned(), "Requires".to_owned()))?;
     let is_runtime = |name: &str| ["containerd", "cri", "docker"].iter().any(|runtime| name.starts_with(runtime));
     let mut names = required.value.split_whitespace();

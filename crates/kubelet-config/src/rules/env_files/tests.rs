@@ -199,16 +199,17 @@ fn a_comment_after_the_path_is_a_part_of_it() {
 
 #[test]
 fn a_required_file_may_still_come_before_the_first_start() {
-    let says = |unit: &str, file: &str, lifecycle: Lifecycle| {
+    let judged = |unit: &str, file: &str, lifecycle: Lifecycle, live: bool| {
         let text = format!(
             "[Unit]\n{unit}\n[Service]\nEnvironmentFile={file}\nExecStart=/usr/bin/kubelet --system-reserved=memory=${{SIZE}} --kubeconfig=/etc/kubernetes/kubelet.conf\n"
         );
         let tree = kubeadm().file("/etc/systemd/system/kubelet.service", text);
         let tree = tree.without("/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf");
-        let findings = findings_with(&tree, Inputs { lifecycle, ..Inputs::default() }).into_iter();
+        let findings = findings_with(&tree, Inputs { lifecycle, live, ..Inputs::default() }).into_iter();
         let own = findings.filter(|one| matches!(one.rule, "SD012" | "CF007"));
         own.map(|one| format!("{:?} {}", one.severity, one.rule)).collect::<Vec<_>>().join("|")
     };
+    let says = |unit: &str, file: &str, lifecycle| judged(unit, file, lifecycle, lifecycle == Lifecycle::Running);
     let before = Lifecycle::BeforeFirstStart;
     for file in ["/run/metadata/afterburn", "/var/run/flannel/subnet.env", "-/run/kubelet.env"] {
         let said = if file.starts_with('-') { "" } else { "Info SD012" };
@@ -219,5 +220,8 @@ fn a_required_file_may_still_come_before_the_first_start() {
         "Info SD012"
     );
     assert_eq!(says("Requires=crio.service", "/etc/node-sizing.env", before), "Fatal SD012|Fatal CF007");
+    assert_eq!(says("Requires=rpc-statd.service", "-/etc/default/none", before), "Fatal CF007");
     assert_eq!(says("", "/run/metadata/afterburn", Lifecycle::Running), "Fatal SD012|Fatal CF007");
+    let disk = judged("", "/run/metadata/afterburn", Lifecycle::Running, false);
+    assert_eq!(disk, "Info SD012", "the disk of a node that has run");
 }
