@@ -130,7 +130,7 @@ impl Service {
         let unit = &self.unit;
         let is_too_long = |first: Attempts| now >= first.since + self.start_grace && unit.restarts > first.restarts;
         let has_failed = if unit.is_about_to_restart() {
-            self.attempts.is_some_and(is_too_long)
+            self.starts.attempts.is_some_and(is_too_long)
         } else {
             self.is_left_failed(now) || unit.result == "start-limit-hit"
         };
@@ -139,7 +139,7 @@ impl Service {
 
     /// Whether systemd leaves the unit failed. Before version 254 it passes through that state before each restart.
     pub(super) fn is_left_failed(&self, now: Uptime) -> bool {
-        let is_long = || self.failed_since.is_some_and(|since| now >= since + INACTIVE_WAIT);
+        let is_long = || self.starts.failed_since.is_some_and(|since| now >= since + INACTIVE_WAIT);
         self.unit.active_state == "failed" && (!self.unit.restarts_after_failure() || is_long())
     }
 

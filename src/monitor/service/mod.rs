@@ -65,6 +65,14 @@ struct Attempts {
 }
 
 #[derive(Debug, Default)]
+struct FailedStarts {
+    /// Since when the unit has been `failed`.
+    failed_since: Option<Uptime>,
+    /// The attempts since it last had a process, or since somebody has stopped it.
+    attempts: Option<Attempts>,
+}
+
+#[derive(Debug, Default)]
 pub struct Service {
     /// A start may take this long.
     pub start_grace: Duration,
@@ -74,10 +82,7 @@ pub struct Service {
     pub bus: Bus,
     /// Whether the unit's state has been read.
     is_seen: bool,
-    /// Since when the unit has been `failed`.
-    failed_since: Option<Uptime>,
-    /// The attempts to start it since it last had a process, or since somebody has stopped it.
-    attempts: Option<Attempts>,
+    starts: FailedStarts,
     /// The main process, while it is watched.
     pub running: Option<Running>,
     /// The end of the last process that we know of, while no later one has answered.
@@ -129,8 +134,8 @@ impl Service {
 
     /// When something changes by the passing of time alone, at the soonest.
     pub fn deadline(&self, now: Uptime) -> Option<Uptime> {
-        let left = self.failed_since.map(|since| since + INACTIVE_WAIT);
-        let attempts = self.attempts.map(|first| first.since + self.start_grace);
+        let left = self.starts.failed_since.map(|since| since + INACTIVE_WAIT);
+        let attempts = self.starts.attempts.map(|first| first.since + self.start_grace);
         let of_unit = left.into_iter().chain(attempts).filter(|at| *at > now);
         of_unit.chain(self.deadline_of_process(now)).min()
     }
@@ -225,7 +230,7 @@ impl Service {
             BusEvent::JobRemoved { id, result } => {
                 self.jobs.removed(id, now);
                 if ["done", "canceled"].contains(&result.as_str()) {
-                    self.attempts = None;
+                    self.starts.attempts = None;
                 }
                 if let Some(ended) = &mut self.last_end
                     && FAILED_STARTS.contains(&result.as_str())
@@ -236,7 +241,7 @@ impl Service {
             }
             BusEvent::Lost => {
                 self.bus = Bus::Lost;
-                (self.jobs, self.attempts) = (Jobs::default(), None);
+                (self.jobs, self.starts.attempts) = (Jobs::default(), None);
             }
         }
     }
@@ -273,12 +278,12 @@ impl Service {
         let has_run = state.main_pid != 0 || state.last.pid != self.unit.last.pid;
         self.unit = state;
         let is_about_to_restart = self.unit.is_about_to_restart();
-        self.attempts = self.attempts.filter(|_| !has_run);
+        self.starts.attempts = self.starts.attempts.filter(|_| !has_run);
         if is_about_to_restart {
-            self.attempts.get_or_insert(Attempts { since: now, restarts: self.unit.restarts });
+            self.starts.attempts.get_or_insert(Attempts { since: now, restarts: self.unit.restarts });
         }
         let is_failed = self.unit.active_state == "failed" && !is_about_to_restart;
-        self.failed_since = is_failed.then(|| self.failed_since.unwrap_or(now));
+        self.starts.failed_since = is_failed.then(|| self.starts.failed_since.unwrap_or(now));
         if let Some(running) = self.process().filter(|id| id.pid == self.unit.last.pid && self.unit.last.code != 0) {
             // systemd reports the end before the pidfd does.
             self.exited(running.pid, now);
