@@ -359,9 +359,10 @@ impl Service {
     fn ended_unseen(&mut self, now: Uptime) {
         let unit = &self.unit;
         let is_first_sight = self.last_end.is_none();
-        // Later a restart job is the one that started this process.
-        let job = self.jobs.ending().filter(|job| is_first_sight || *job == EndingJob::Stop);
-        if is_first_sight && job.is_none() && !self.jobs.is_unread() && unit.result == "success" {
+        // Later a restart job may be the one that started this process, and that has failed.
+        let is_clean = unit.result == "success";
+        let job = self.jobs.ending().filter(|job| is_first_sight || is_clean || *job == EndingJob::Stop);
+        if is_first_sight && job.is_none() && !self.jobs.is_unread() && is_clean {
             return;
         }
         let (pid, invocation, restarts) = (unit.last.pid, unit.invocation.clone(), unit.restarts);

@@ -260,3 +260,21 @@ fn a_kubelet_that_was_stopped_with_a_failed_service_is_a_problem_when_that_is_ba
     let wanted = "systemd stopped kubelet.service because containerd.service failed, and has not started it again";
     assert_eq!(message, format!("{wanted}: systemctl start kubelet.service"));
 }
+
+#[test]
+fn restarts_in_quick_succession_flip_nothing_although_a_process_between_them_is_never_seen() {
+    let mut story = Story::healthy();
+    story.all(job(JobKind::Restart));
+    story.happens(ServiceEvent::Exited(812));
+    story.all([changed(unit("inactive", 0, exited(812, 0), "success")), changed(running(900)), job_removed("done")]);
+    // The next job comes before the process could be opened.
+    story.all(job(JobKind::Restart));
+    let killed = LastProcess { pid: 900, code: 2, status: 15 };
+    story.happens(changed(unit("inactive", 0, killed, "success")));
+    story.happens(changed(running(901)));
+    story.open(901, story.now);
+    story.probe(901, Probe::Refused);
+    story.keeps_what_is_shown();
+    story.probe(901, Probe::Healthy);
+    story.reports(Status::True, Reason::KubeletIsHealthy);
+}
