@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use super::lost::as_written;
 use super::{Finding, Lifecycle, Report, Severity, Snapshot, settings, shortened};
 use crate::kubelet::flags::{ValueKind, duration_nanos};
 use crate::kubelet::machine::{FileState, Problem};
@@ -26,6 +27,9 @@ pub(super) fn file_missing(snapshot: &Snapshot, report: &mut Report) {
             continue; // Then the kubelet does not read it.
         }
         let path = snapshot.settings.text(setting).unwrap_or_default();
+        if setting.starts_with("--") && as_written(snapshot, path).is_some() {
+            continue; // FL004 tells.
+        }
         let at = settings::place(snapshot, setting);
         let name = settings::name(snapshot, setting, setting);
         let message = format!("{name} names {path}, which does not exist: the kubelet exits");

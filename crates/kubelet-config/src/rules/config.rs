@@ -16,7 +16,7 @@ pub(super) fn unreadable(snapshot: &Snapshot, report: &mut Report) {
     for file in &snapshot.config.files {
         if file.state == ConfigFileState::Missing && !file.drop_in {
             // Of a path with a shell's variable FL004 tells.
-            if as_written(file.at.file.trim_start_matches('/')).is_none() {
+            if as_written(snapshot, file.at.file.trim_start_matches('/')).is_none() {
                 report.add(missing(snapshot, file));
             }
         } else if !(file.drop_in && file.lacks_kind()) {

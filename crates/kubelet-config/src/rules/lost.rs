@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::{Severity, Snapshot, flags_in, shortened};
+use super::{Launcher, Severity, Snapshot, flags_in, shortened};
 use crate::kubelet::expected_flag::ExpectedFlag;
 use crate::kubelet::flag_text::FlagText;
 use crate::kubelet::systemd::{Assignment, Exec, Unit};
@@ -123,14 +123,19 @@ pub(super) fn is_escaped(word: &str) -> bool {
 }
 
 /// Why a value is not what it looks like, where a shell, or one equals sign less, would have made another of it.
-pub(super) fn as_written(value: &str) -> Option<&'static str> {
+pub(super) fn as_written(snapshot: &Snapshot, value: &str) -> Option<&'static str> {
     if value.starts_with('=') {
         Some("the second equals sign is a part of it")
     } else if value.starts_with("~/") {
         Some("only a shell expands '~'")
     } else {
         let has_variable = value.split('$').skip(1).any(is_name);
-        has_variable.then_some("systemd expands ${X} and the word $X of `ExecStart=` alone")
+        let is_systemds = matches!(snapshot.command.launcher, Launcher::Direct | Launcher::Script);
+        has_variable.then_some(if is_systemds {
+            "systemd expands ${X} and the word $X of `ExecStart=` alone"
+        } else {
+            "no program expands the variable in it"
+        })
     }
 }
 

@@ -24,8 +24,8 @@ type Checker = fn(&Snapshot, &str, &Value) -> Option<String>;
 /// The checker of each setting; `--flag` has no field.
 const CHECKERS: &[(&str, Checker)] = &[
     ("--node-labels", node_label),
-    ("--root-dir", |_, _, value| {
-        if_not(text(value).starts_with('/') || as_written(text(value)).is_some(), "it takes an absolute path")
+    ("--root-dir", |snapshot, _, value| {
+        if_not(text(value).starts_with('/') || as_written(snapshot, text(value)).is_some(), "it takes an absolute path")
     }),
     ("address", |_, _, value| {
         let is_taken = text(value).is_empty() || ValueKind::Ip.takes(text(value));

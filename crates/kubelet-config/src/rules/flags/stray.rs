@@ -66,26 +66,34 @@ fn stretch<'a>(snapshot: &'a Snapshot, stray: &PositionalArg) -> (&'a [Arg], usi
     let this = stray.word;
     let opened = (this.saturating_sub(MAX_WORDS)..=this).rev().find(|index| text(*index).contains("{{"));
     let closed = opened.and_then(|first| (first..first + MAX_WORDS).find(|index| text(*index).contains("}}")));
-    let equals = before(snapshot, stray).filter(|used| has_blank(used));
-    let rest = (this + 1..words.len()).take_while(|index| !text(*index).is_empty());
+    let equals = before(snapshot, stray).filter(|used| has_blank(used) || takes_equals(used, text(this)));
+    let rest = || (this + 1..words.len()).take_while(|index| !text(*index).is_empty());
+    let ends_command = |index: usize| text(index).starts_with('#') || OPERATORS.contains(&text(index));
     let (first, last) = match (opened.zip(closed), equals) {
         (Some((first, last)), _) if (first..=last).contains(&this) => (first, last),
-        (_, Some(used)) if !text(used.word).is_empty() => (used.word, this),
-        _ if text(this).starts_with('#') || OPERATORS.contains(&text(this)) => (this, rest.last().unwrap_or(this)),
+        _ if ends_command(this) => (this, rest().last().unwrap_or(this)),
+        (_, Some(used)) if !text(used.word).is_empty() => {
+            let is_value = text(this) == "=" && !text(this + 1).is_empty() && !text(this + 1).starts_with('-');
+            (used.word, this + usize::from(is_value))
+        }
         _ if is_redirection(text(this)) => {
             let is_of_it = |index: &usize| is_redirection(text(*index)) || text(index - 1).ends_with(['<', '>']);
-            (this, rest.take_while(is_of_it).last().unwrap_or(this))
+            let last = rest().take_while(is_of_it).last().unwrap_or(this);
+            (this, if ends_command(last + 1) { rest().last().unwrap_or(last) } else { last })
         }
         _ => (this, this),
     };
     (words.get(first..=last).unwrap_or_default(), last)
 }
 
-/// Whether a blank is on a side of the equals sign of a flag with a value.
+/// Whether a blank is on a side of the equals sign, and the kubelet takes the sign for a value, or nothing.
 fn has_blank(used: &FlagUse) -> bool {
-    let is_empty = used.value.is_empty() && !used.value_in_next_word;
-    let takes_value = used.spec.is_some_and(|spec| !spec.value.stands_alone());
-    takes_value && (is_empty || used.value_in_next_word && used.value == "=")
+    used.spec.is_some() && if used.value_in_next_word { used.value == "=" } else { used.value.is_empty() }
+}
+
+/// Whether the word after a flag that needs no value has its equals sign.
+fn takes_equals(used: &FlagUse, word: &str) -> bool {
+    word.starts_with('=') && used.value == "true" && used.spec.is_some_and(|spec| spec.value.stands_alone())
 }
 
 /// A template that nothing has filled in.
@@ -163,10 +171,11 @@ fn cause(snapshot: &Snapshot, arrived: &Arrived<'_>, stray: &PositionalArg) -> (
     if let Some((letter, name)) = odd_character(text) {
         return (format!("It holds a {name} (U+{:04X})", u32::from(letter)), in_ascii(at, text));
     }
-    if let Some((cause, what)) = as_written(text) {
+    if let Some((cause, what)) = own_cause(text) {
         return said(cause, what);
     }
-    if let Some((cause, what)) = before(snapshot, stray).and_then(|used| after_flag(used, text)) {
+    let next = snapshot.command.args.get(2 + stray.word).map_or("", |word| word.text.as_str());
+    if let Some((cause, what)) = before(snapshot, stray).and_then(|used| after_flag(used, text, next)) {
         return said(&cause, &what);
     }
     if let Some(holder) = literal_variable(snapshot, stray) {
@@ -201,7 +210,7 @@ fn cause(snapshot: &Snapshot, arrived: &Arrived<'_>, stray: &PositionalArg) -> (
 }
 
 /// What the word itself tells.
-fn as_written(text: &str) -> Option<(&'static str, &'static str)> {
+fn own_cause(text: &str) -> Option<(&'static str, &'static str)> {
     match text {
         "" => Some((
             "The word is empty: \"\", a second blank in an arguments file, or ${VAR} of an empty variable",
@@ -237,16 +246,20 @@ fn before<'a>(snapshot: &'a Snapshot, stray: &PositionalArg) -> Option<&'a FlagU
     snapshot.flags.uses.iter().rfind(|used| used.word + 1 + usize::from(used.value_in_next_word) == stray.word)
 }
 
-/// What the flag before it says of the cause.
-fn after_flag(used: &FlagUse, text: &str) -> Option<(String, String)> {
+/// What the flag before a word says of the cause; `next` is the word after that one.
+fn after_flag(used: &FlagUse, text: &str, next: &str) -> Option<(String, String)> {
     let flag = &used.written;
     let is_alone = used.spec?.value.stands_alone();
     let (cause, value) = if used.value_in_next_word && used.value == "=" {
         (format!("{flag} took '=' as its value"), text.to_owned())
-    } else if !is_alone && used.value.is_empty() && !used.value_in_next_word {
+    } else if used.value.is_empty() && !used.value_in_next_word {
         (format!("{flag}= has an empty value before the blank"), text.to_owned())
     } else if is_alone && used.value == "true" {
-        let value = if text == "=" { "false" } else { text };
+        let value = match text.strip_prefix('=') {
+            Some("") if next.is_empty() || next.starts_with('-') => "false",
+            Some("") => next,
+            given => given.unwrap_or(text),
+        };
         (format!("{flag} takes its value only after '=', so the kubelet reads it as true"), value.to_owned())
     } else if used.value.ends_with([',', ':']) {
         (format!("A blank follows the comma in the value of {flag}"), format!("{}{text}", used.value))

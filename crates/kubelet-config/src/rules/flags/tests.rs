@@ -295,6 +295,10 @@ fn one_mistake_of_several_words_is_one_finding() {
         ("", "{{ kubelet_extra_args }}"),
         ("--v=2 ", ">> /var/log/kubelet.log 2>&1"),
         ("--v=2 ", "2>/dev/null"),
+        ("--v=2 ", "2>&1 | tee /log"),
+        ("", "--fail-swap-on = false"),
+        ("--v=2 ", "--fail-swap-on =false"),
+        ("--v=2 ", "--fail-swap-on= false"),
         ("--v=2 ", "| tee -a /var/log/kubelet.log"),
         ("--v=2 ", "&& echo started"),
         ("--v=2 ", "# --max-pods=x is too few"),
@@ -306,6 +310,12 @@ fn one_mistake_of_several_words_is_one_finding() {
         let (column, width) = (u32::try_from(columns.0).unwrap(), u32::try_from(columns.1).unwrap());
         assert_eq!(found, [("SD016", column, width)], "{mistake}");
     }
+    for blanks in [" = false", " =false", "= false", " false"] {
+        let tree = kubeadm().file("/etc/default/kubelet", format!("KUBELET_EXTRA_ARGS=\"--fail-swap-on{blanks}\"\n"));
+        let fix = findings_with(&tree, version("1.36.3"))[0].fix.clone().unwrap_or_default();
+        assert!(fix.contains("write --fail-swap-on=false as one word"), "{blanks}: {fix}");
+    }
+    assert_eq!(of("\"--resolv-conf= # none\"", "SD016").len(), 1);
     let two = kubeadm().file("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=\"--v=2 > /log --max-pods=x\"\n");
     let findings = findings_with(&two, version("1.36.3")).into_iter().filter(|one| one.severity == Severity::Fatal);
     let rules: Vec<_> = findings.map(|one| one.rule).collect();
@@ -394,7 +404,7 @@ fn a_path_that_only_a_shell_would_expand_is_taken_as_it_is() {
         let tree = kubeadm().file("/etc/systemd/system/kubelet.service", unit).without(DROP_IN);
         let inputs = Inputs { lifecycle: Lifecycle::BeforeFirstStart, ..version(version_of) };
         let findings = findings_with(&tree, inputs).into_iter();
-        let own = findings.filter(|one| matches!(one.rule, "FL004" | "CF001" | "AU001" | "CF007"));
+        let own = findings.filter(|one| matches!(one.rule, "FL004" | "CF001" | "AU001" | "CF007" | "CF009"));
         own.map(|one| format!("{:?} {} {}", one.severity, one.rule, one.at)).collect::<Vec<_>>().join("|")
     };
     let place = |severity: &str| format!("{severity} FL004 /etc/systemd/system/kubelet.service:2");
@@ -412,9 +422,11 @@ fn a_path_that_only_a_shell_would_expand_is_taken_as_it_is() {
     ] {
         assert_eq!(says(flags, "1.36.3"), place(severity), "{flags}");
     }
-    let credentials = "--image-credential-provider-config=$D/c --image-credential-provider-bin-dir=$D/bin";
     let both = format!("{0}|{0}", place("Fatal"));
-    assert_eq!(says(&format!("--kubeconfig=/etc/kubernetes/kubelet.conf {credentials}"), "1.36.3"), both);
+    for (config, bin) in [("$D/c", "$D/bin"), ("/etc/$X.yaml", "/$X")] {
+        let flags = format!("--image-credential-provider-config={config} --image-credential-provider-bin-dir={bin}");
+        assert_eq!(says(&format!("--kubeconfig=/etc/kubernetes/kubelet.conf {flags}"), "1.36.3"), both, "{flags}");
+    }
     let cause = of("--max-pods=${PODS}", "FL004").join("");
     assert!(cause.contains("systemd expands ${X}"), "{cause}");
 }

@@ -48,7 +48,7 @@ pub(in crate::rules) fn bad_value(snapshot: &Snapshot, report: &mut Report) {
         let (form, example) = spec.value.form();
         let (severity, message, fix) = if !spec.value.takes(&used.value) {
             let fix = format!("write {form}, for example `{flag}={example}`,");
-            let why = as_written(&used.value).map(|why| format!(". {why}")).unwrap_or_default();
+            let why = as_written(snapshot, &used.value).map(|why| format!(". {why}")).unwrap_or_default();
             (Severity::Fatal, format!("the kubelet exits because of {flag}='{value}': the flag takes {form}{why}"), fix)
         } else if used.value_in_next_word && names_a_flag(&used.value) {
             let message = format!("{flag} has no value: the kubelet takes '{value}' as its value and not as a flag");
@@ -58,7 +58,7 @@ pub(in crate::rules) fn bad_value(snapshot: &Snapshot, report: &mut Report) {
             let finding = Finding::new("FL004", without_it(snapshot, used).unwrap_or(Severity::Error), at, message);
             report.add(finding.with(at::set_value(snapshot, used, rest)));
             continue;
-        } else if let Some((why, severity)) = as_written(&used.value).zip(without_it(snapshot, used)) {
+        } else if let Some((why, severity)) = as_written(snapshot, &used.value).zip(without_it(snapshot, used)) {
             let message = format!("{flag} is '{value}', as it is written: {why}");
             (severity, message, "write the value out".to_owned())
         } else if let Some(flag) =

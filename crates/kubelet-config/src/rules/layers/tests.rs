@@ -234,3 +234,12 @@ fn sd029_names_flags_of_the_kubelet_among_those_of_k0s() {
     let old = Inputs { version: "1.25.4".parse().ok(), ..Inputs::default() };
     assert!(found(&two, old, "CL006")[0].starts_with("fatal"));
 }
+
+#[test]
+fn fl004_names_systemd_only_where_systemd_would_have_expanded_the_variable() {
+    let agent = k3s().file("/etc/rancher/k3s/config.yaml", "kubelet-arg:\n  - root-dir=$DIR\n");
+    for tree in [k8s("--root-dir='$DIR'\n"), agent] {
+        let finding = one(&tree, "FL004");
+        assert!(finding.message.ends_with("no program expands the variable in it"), "{}", finding.message);
+    }
+}
