@@ -252,7 +252,7 @@ impl Service {
             return;
         }
         if kind == JobKind::Stop && !is_known {
-            // A service that is stopped by a job has one, or has ended with success: its stop intended to stop this one too.
+            // A service that somebody stops has a job, or has ended with success: that stop is meant for this one too.
             let has_failed =
                 |one: &&Dependency| one.ends_by_itself || (one.result != "success" && one.active_state != "active");
             self.jobs.stopped_with = dependencies.iter().find(has_failed).map(|dependency| dependency.unit.clone());
