@@ -11,19 +11,19 @@ units=/etc/systemd/system
 DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends "$NODEVIGIL_DEB"
 systemctl enable nodevigil.service
 
-# The check runs before each start of the kubelet, when kubeadm has written its part. Wants=, not Requires=: a kubelet with a mistake
-# starts all the same.
+# The check runs before each start of the kubelet, once kubeadm has written its part. With Wants= instead of Requires=, a kubelet with a
+# mistake starts nevertheless.
 mkdir -p "$units/$unit.d" "$units/nodevigil-preflight.service.d"
 printf '[Unit]\nWants=nodevigil-preflight.service\n' >"$units/$unit.d/05-nodevigil.conf"
 if [ "${NODEVIGIL_KUBEADM:-yes}" = yes ]; then
   printf '[Unit]\nConditionPathExists=/var/lib/kubelet/kubeadm-flags.env\n' >"$units/nodevigil-preflight.service.d/10-kubeadm.conf"
 fi
 
-# What belongs to a single node. Each node makes its own machine id at its first boot; without one, the presets of some distributions
-# would disable the units again, so an earlier preset enables the agent.
+# Remove what belongs to a single node. Each node creates its own machine id at its first boot. Without a machine id, the presets of some
+# distributions would disable the units again, so a preset with a lower number enables the agent.
 rm -rf /etc/nodevigil/kubeconfig /var/lib/nodevigil/*
 mkdir -p /etc/systemd/system-preset
 echo 'enable nodevigil.service' >/etc/systemd/system-preset/10-nodevigil.preset
 
-# Rules about the running machine (RT: container runtime and cgroups, KN: kernel, swap and clock) are left to the nodes.
+# The nodes check the rules about the running machine (RT: container runtime and cgroups, KN: kernel, swap and clock).
 nodevigil check --phase=before --severity=warning --ignore=RT,KN

@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn a_reason_is_explained_in_full() {
         let expected = "\
-KubeletHung: The kubelet runs but does not work: three probes of /healthz in a row failed, and its process state, its listening socket or its Lease confirms it; or the kubelet itself reports that its sync loop does not run.
+KubeletHung: The kubelet runs but does not work. Three probes of /healthz in a row failed, and its process state, its listening socket or its Lease confirms the hang. Or the kubelet itself reports that its sync loop does not run.
 
 Condition:           KubeletHealthy
 Status:              False

@@ -149,7 +149,7 @@ pub enum Remedy {
 #[derive(Debug)]
 pub struct ReasonSpec {
     pub name: &'static str,
-    /// The condition that can have it; none of a reason that every condition can have.
+    /// The condition that can have it; none if every condition can.
     pub condition: Option<ConditionType>,
     pub status: Status,
     /// Sampled reasons need several probes in a row. They are suppressed shortly after boot.

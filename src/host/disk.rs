@@ -143,7 +143,7 @@ pub struct Requests {
     pub is_any_in_progress: bool,
 }
 
-/// The requests of the device of a mount; none of a file system without a block device.
+/// The requests of a mount's device; none if the file system has no block device.
 pub fn requests(mount: &Mount) -> Option<Requests> {
     // A file system of several devices, such as btrfs, has a number of its own.
     let source = Some(&mount.source).filter(|source| source.starts_with("/dev/"));

@@ -105,7 +105,7 @@ pub struct KubeletFacts {
     /// The name of the Node that the kubelet registers: that in its client certificate, else its --hostname-override, else the host's name in
     /// lower case.
     pub node_name: String,
-    /// The kubeconfig that the kubelet uses, an absolute path; none of a standalone kubelet.
+    /// The kubeconfig that the kubelet uses, an absolute path; none if the kubelet is standalone.
     pub kubeconfig: Option<PathBuf>,
     /// Its --root-dir, an absolute path; none if the flag is not set.
     pub root_dir: Option<PathBuf>,

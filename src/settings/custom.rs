@@ -47,7 +47,7 @@ pub struct UnitCheck {
     /// error. 0: never.
     #[serde(default)]
     pub inactive_secs: Secs<0, 86_400, 0>,
-    /// How many restarts by systemd (Restart=) within `restarts_within_secs` are also a problem. 0: no number of them is.
+    /// How many restarts by systemd (Restart=) within `restarts_within_secs` are also a problem. 0: never.
     #[serde(default)]
     pub restarts: u8,
     /// The time within which `restarts` are counted, in seconds.

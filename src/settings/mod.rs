@@ -77,10 +77,12 @@ pub struct KubernetesSettings {
     /// The kubeconfig that nodevigil uses. Default: the first that exists of /etc/nodevigil/kubeconfig, the pod's service account and
     /// the kubelet's kubeconfig.
     pub kubeconfig: Option<PathBuf>,
-    /// The Node's name. Default: the name in the credential, in a pod that of the pod's Node, else the name with which the kubelet registers.
+    /// The Node's name. Default: the name in the credential. In a pod: the name of the pod's Node. Otherwise: the name with which the kubelet
+    /// registers.
     pub node_name: Option<String>,
-    /// After its start, and while the API server fails and after that, an agent waits for a random time of up to this many seconds before a
-    /// request that can wait, so that the agents of a cluster do not send theirs at once. A problem does not wait, but its Event does.
+    /// The longest random wait, in seconds, before a request that can wait. The agent waits after its start, and during and after a
+    /// failure of the API server, so that the agents of a cluster do not send their requests at once. A problem does not wait, but its
+    /// Event does.
     pub spread_secs: Secs<0, 600, 60>,
     /// Additional names under which conditions are published: `native` (none), `eks` or `npd`.
     pub profile: Profile,

@@ -69,7 +69,7 @@ pub(super) struct Wait {
     pub step: Step,
     /// The context switches of its process: another number is another wait, as on a host that reads its programs back from the disk.
     pub switches: u64,
-    /// Those of its device; none of a file system without a block device.
+    /// Those of its device; none if the file system has no block device.
     pub requests: Option<Requests>,
 }
 
