@@ -163,13 +163,15 @@ impl ConditionState {
         let is_excused = matches!(self.view, Some((View::Excused(_), _)));
         // Written with other settings of a custom check, or by another agent: what was health there is no problem here.
         let is_other = reason.is_some_and(|reason| reason.spec().status != observed.status);
-        if is_over || is_excused || is_other || self.problems.iter().any(|problem| problem.name == observed.reason) {
+        if is_over || is_excused || is_other {
             return;
         }
-        let absent_since = matches!(self.view, Some((View::Seen { .. }, _))).then_some(now);
-        let Condition { reason: name, message, .. } = observed.clone();
-        self.problems.push(Problem { reason, name, message, since: now, known_at: now, absent_since });
-        self.sort_problems();
+        if !self.problems.iter().any(|problem| problem.name == observed.reason) {
+            let absent_since = matches!(self.view, Some((View::Seen { .. }, _))).then_some(now);
+            let Condition { reason: name, message, .. } = observed.clone();
+            self.problems.push(Problem { reason, name, message, since: now, known_at: now, absent_since });
+            self.sort_problems();
+        }
         self.shown = Some(observed);
     }
 

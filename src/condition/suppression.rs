@@ -242,6 +242,19 @@ mod tests {
         assert_shows(&mut engine, 2, Status::Unknown, "NodeInMaintenance");
     }
 
+    /// As in an upgrade of nodevigil itself: dpkg holds its lock while its script restarts the agent.
+    #[test]
+    fn an_agent_that_a_package_upgrade_restarts_keeps_the_problem_that_the_node_shows() {
+        let mut engine = engine();
+        engine.suppress(Some(upgrade()));
+        report(&mut engine, Some(Reason::KubeletCrashed), 1);
+        assert_shows(&mut engine, 1, Status::Unknown, "NodeInMaintenance");
+        let (kind, reason, message) = (KubeletHealthy, "KubeletCrashed".to_owned(), "m".to_owned());
+        engine.adopt(Condition { kind, status: Status::False, reason, message, since: at(0) }, false, at(2));
+        assert_shows(&mut engine, 2, Status::False, "KubeletCrashed");
+        assert_eq!(engine.evaluate(at(3))[0].since, at(0));
+    }
+
     #[test]
     fn in_a_package_upgrade_no_status_becomes_worse_and_a_recovery_shows() {
         let mut engine = engine();
