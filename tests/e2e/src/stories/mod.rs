@@ -273,6 +273,8 @@ pub const STORIES: &[Story] = &[
     full("rollout::image", rollout::a_node_of_an_image_checks_before_the_kubelet_starts).only_in(Place::Namespaces),
     full("rollout::kubeadm_join", rollout::a_host_that_joins_by_kubeadm_is_checked_when_its_files_are_written)
         .only_in(Place::Namespaces),
+    full("rollout::upgrade", rollout::an_upgrade_and_a_downgrade_keep_conditions_and_settings)
+        .only_in(Place::Namespaces),
     full("pods::outlives_kubelet", pods::a_pod_outlives_kubelet_and_runtime).only_in(Place::Namespaces),
     full("pods::replaced", pods::a_pod_is_replaced_and_removed).only_in(Place::Namespaces),
     full("pods::manifest", pods::a_manifest_is_applied_and_removed).only_in(Place::Namespaces),

@@ -1,4 +1,5 @@
-//! docs/rollout.md: its commands, as they are written, on three nodes; its playbook by a real ansible-playbook; its script for images.
+//! docs/rollout.md: its commands, as they are written, on three nodes; upgrade and downgrade; its playbook by a real ansible-playbook; its
+//! script for images.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -12,9 +13,12 @@ use serde_json::json;
 
 use super::packages::{ensure_nothing_on_node, made};
 use crate::scene::{ObservedNode, Scene};
+use crate::support::daemon::Daemon;
 use crate::support::{WAIT, namespaces, programs, repository, wait_until};
 
 const PREFLIGHT: &str = "nodevigil-preflight";
+/// What the agent reads, as files and as it understands them.
+const SETTINGS: &str = "nodevigil config show; cd /etc/nodevigil; find . -type f | sort | xargs sha256sum";
 const DROP_INS: &str = "cat /etc/systemd/system/kubelet.service.d/05-nodevigil.conf \
     /etc/systemd/system/nodevigil-preflight.service.d/10-kubeadm.conf";
 
@@ -94,6 +98,39 @@ pub fn the_page_takes_three_nodes_from_a_dry_run_to_publishing_and_back(scene: &
     first.kubelet().ensure_unchanged(&before)
 }
 
+/// Both versions have the same files; only the version differs.
+pub fn an_upgrade_and_a_downgrade_keep_conditions_and_settings(scene: &Scene) -> Result<()> {
+    let page = Page::read()?;
+    let node = node_with_package(scene, "one")?;
+    let old =
+        node.sh("cd /root && dpkg-deb --raw-extract nodevigil_*.deb next && dpkg-deb --field nodevigil_*.deb Version")?;
+    node.sh("cd /root && cp nodevigil_*.deb nodevigil_PREVIOUS_amd64.deb
+         sed -i 's/^Version: .*/Version: 1000.0.0-1/' next/DEBIAN/control
+         dpkg-deb --build -Znone next nodevigil_NEXT_amd64.deb")?;
+    // Before the first start, so that the agent publishes at once.
+    node.sh("printf '[conditions]\\nhealthy_for_secs = 1\\n[kubernetes]\\nspread_secs = 0\\n' >/etc/nodevigil/config.d/60-own.toml")?;
+    node.sh(&format!("cd /root && {}", page.block("1. Dry run")?))?;
+    publish(&page, &node)?;
+    let settings = node.sh(SETTINGS)?;
+    let crashed = node.kill_for_good()?;
+
+    node.restart_agent(&format!("cd /root && {}", page.command("apt-get install --yes ./nodevigil_NEXT")?))?;
+    ensure!(version(&node)? == "1000.0.0-1\n", "{}", version(&node)?);
+    node.kubelet().ensure_unchanged(&crashed)?;
+    let healthy = node.start_kubelet()?;
+    node.restart_agent(&format!("cd /root && {}", page.command("apt-get install --yes --allow-downgrades ")?))?;
+    ensure!(version(&node)? == old, "{} after the downgrade to {old}", version(&node)?);
+    node.kubelet().ensure_unchanged(&healthy)?;
+    let kept = node.sh(SETTINGS)?;
+    ensure!(kept == settings, "{settings}became {kept}");
+    ensure!(node.sh("systemctl is-enabled nodevigil")? == "enabled\n", "it is not enabled any more");
+    Ok(())
+}
+
+fn version(node: &ObservedNode) -> Result<String> {
+    node.sh("dpkg-query --show --showformat '${Version}\\n' nodevigil")
+}
+
 /// The line of the block that writes the dry run's file.
 fn dry_run(block: &str) -> Result<&str> {
     block.lines().find(|line| line.ends_with("50-dry-run.toml")).context("no line writes the dry run's file")
@@ -106,7 +143,7 @@ fn publish(page: &Page, node: &ObservedNode) -> Result<()> {
 }
 
 /// With the settings of the package, an agent that starts waits up to two minutes for this (`spread_secs`).
-fn wait_until_published(node: &ObservedNode, from: Instant) -> Result<()> {
+pub(super) fn wait_until_published(node: &ObservedNode, from: Instant) -> Result<()> {
     node.kubelet().wait_longer_for(from, Duration::from_mins(4), "True", "KubeletIsHealthy").map(drop)
 }
 
@@ -117,14 +154,14 @@ fn wait_until_healthy(node: &ObservedNode) -> Result<()> {
 }
 
 /// A node without the agent, with the deb in /root.
-fn node_with_package(scene: &Scene, name: &str) -> Result<Arc<ObservedNode>> {
+pub(super) fn node_with_package(scene: &Scene, name: &str) -> Result<Arc<ObservedNode>> {
     let node = scene.ready_without_agent(name)?;
     let deb = made("_amd64.deb")?;
     fs::copy(&deb, root(&node)?.join("root").join(deb.file_name().context("a deb has a name")?))?;
     Ok(node)
 }
 
-fn root(node: &ObservedNode) -> Result<PathBuf> {
+pub(super) fn root(node: &ObservedNode) -> Result<PathBuf> {
     Ok(PathBuf::from(format!("/proc/{}/root", node.machine()?.pid1())))
 }
 
@@ -211,10 +248,7 @@ pub fn a_node_of_an_image_checks_before_the_kubelet_starts(scene: &Scene) -> Res
 
 /// By kubeadm itself, with the preflight of the page and the command of docs/bootstrap.md.
 pub fn a_host_that_joins_by_kubeadm_is_checked_when_its_files_are_written(scene: &Scene) -> Result<()> {
-    let node = node_with_package(scene, "host")?;
-    let config = node.sh("cat /var/lib/kubelet/config.yaml")?;
-    let _signers = scene.plane().accept_joins(&serde_json::from_str(&config)?)?;
-    fs::copy(programs::kubernetes("kubeadm")?, root(&node)?.join("usr/bin/kubeadm"))?;
+    let (node, _signers) = host_with_package(scene)?;
     let admin = scene.plane().kubeconfig("admin", "system:masters")?;
     fs::write(root(&node)?.join("root/discovery.conf"), admin)?;
     let join = json!({
@@ -226,11 +260,7 @@ pub fn a_host_that_joins_by_kubeadm_is_checked_when_its_files_are_written(scene:
         },
     });
     fs::write(root(&node)?.join("root/join.json"), join.to_string())?;
-    // A host that has never joined.
-    node.sh("systemctl stop kubelet
-         rm -rf /etc/kubernetes/* /var/lib/kubelet/config.yaml /var/lib/kubelet/pki
-         apt-get install /root/*.deb")?;
-    scene.plane().delete_node(node.name())?;
+    node.sh("apt-get install /root/*.deb")?;
     node.sh(Page::read()?.block("Preflight")?)?;
     node.sh("systemctl start --no-block kubelet")?; // as at boot; it has no configuration yet
     wait_until("a start before kubeadm", WAIT, || {
@@ -242,15 +272,37 @@ pub fn a_host_that_joins_by_kubeadm_is_checked_when_its_files_are_written(scene:
 
     let from = Instant::now();
     node.sh("kubeadm join --config /root/join.json")?;
+    ensure_checked_before_the_start(&node)?;
+    node.sh("systemctl enable --now nodevigil")?;
+    wait_until_published(&node, from)?;
+    wait_until_bootstrapped(&node, "ready")
+}
+
+/// A host with kubeadm and the deb in /root that has never joined, in a cluster that accepts it.
+pub(super) fn host_with_package(scene: &Scene) -> Result<(Arc<ObservedNode>, Daemon)> {
+    let node = node_with_package(scene, "host")?;
+    let config = node.sh("cat /var/lib/kubelet/config.yaml")?;
+    let signers = scene.plane().accept_joins(&serde_json::from_str(&config)?)?;
+    fs::copy(programs::kubernetes("kubeadm")?, root(&node)?.join("usr/bin/kubeadm"))?;
+    node.sh("systemctl stop kubelet
+         rm -rf /etc/kubernetes/* /var/lib/kubelet/config.yaml /var/lib/kubelet/pki")?;
+    scene.plane().delete_node(node.name())?;
+    Ok((node, signers))
+}
+
+pub(super) fn ensure_checked_before_the_start(node: &ObservedNode) -> Result<()> {
     let printed = node.journal(PREFLIGHT)?;
     ensure!(printed.contains("kubelet.service"), "the check has printed nothing: {printed}");
     let ended = node.property(PREFLIGHT, "ExecMainExitTimestampMonotonic")?.parse::<u64>()?;
     let started = node.property("kubelet", "ExecMainStartTimestampMonotonic")?.parse::<u64>()?;
     ensure!(0 < ended && ended < started, "the check ended at {ended} µs, the kubelet started at {started} µs");
-    node.sh("systemctl enable --now nodevigil")?;
-    wait_until_published(&node, from)?;
-    let is_row = |line: &str| line.starts_with("ready ") && line.contains("Done");
-    let is_ready = || Ok(node.journal("nodevigil-bootstrap")?.lines().any(is_row).then_some(()));
-    wait_until("nodevigil bootstrap to end", WAIT, is_ready)
+    Ok(())
+}
+
+/// Waits until `nodevigil bootstrap`, as the documents start it, has printed that a stage is done.
+pub(super) fn wait_until_bootstrapped(node: &ObservedNode, stage: &str) -> Result<()> {
+    let is_row = |line: &str| line.starts_with(&format!("{stage} ")) && line.contains("Done");
+    let is_done = || Ok(node.journal("nodevigil-bootstrap")?.lines().any(is_row).then_some(()));
+    wait_until(&format!("nodevigil bootstrap to print that {stage} is done"), WAIT, is_done)
         .with_context(|| node.journal("nodevigil-bootstrap").unwrap_or_default())
 }
