@@ -69,7 +69,7 @@ RELEASE_PROGRAMS := gcc:gcc:libc6-dev musl-gcc:musl-tools readelf:binutils
 ARM_PROGRAMS := aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu:libc6-dev-arm64-cross readelf:binutils
 NODE_PROGRAMS := unshare:util-linux systemctl:systemd dbus-daemon:dbus ip:iproute2 containerd:containerd runc:runc nft:nftables mkfs.ext4:e2fsprogs losetup:mount patch:patch
 GUEST_PROGRAMS := qemu-system-x86_64:qemu-system-x86 busybox:busybox-static debootstrap:debootstrap
-FULL_PROGRAMS := faketime:faketime python3:python3 curl:curl rpm:rpm busybox:busybox-static
+FULL_PROGRAMS := cloud-init:cloud-init faketime:faketime python3:python3 curl:curl rpm:rpm busybox:busybox-static
 ORACLE_PROGRAMS := unshare:util-linux ip:iproute2 containerd:containerd runc:runc openssl:openssl
 # Of a header: no program of its package would show that it is there.
 PEER_PROGRAMS := sd-journal.h:libsystemd-dev

@@ -5,6 +5,7 @@ mod api;
 mod bootstrap;
 mod bus;
 mod checks;
+mod cloud_init;
 mod config;
 mod consumers;
 mod crash;
@@ -275,6 +276,10 @@ pub const STORIES: &[Story] = &[
         .only_in(Place::Namespaces),
     full("rollout::upgrade", rollout::an_upgrade_and_a_downgrade_keep_conditions_and_settings)
         .only_in(Place::Namespaces),
+    full("cloud_init::join", cloud_init::a_host_joins_by_its_user_data).only_in(Place::Namespaces),
+    full("cloud_init::external_cloud", cloud_init::a_host_with_an_external_cloud_waits_for_its_controller)
+        .only_in(Place::Namespaces),
+    full("cloud_init::image", cloud_init::an_image_is_baked_with_the_preflight_alone).only_in(Place::Namespaces),
     full("pods::outlives_kubelet", pods::a_pod_outlives_kubelet_and_runtime).only_in(Place::Namespaces),
     full("pods::replaced", pods::a_pod_is_replaced_and_removed).only_in(Place::Namespaces),
     full("pods::manifest", pods::a_manifest_is_applied_and_removed).only_in(Place::Namespaces),

@@ -83,29 +83,49 @@ impl ControlPlane {
         Ok([scheduler, self.start_controllers(controllers, &[])?])
     }
 
-    /// What `kubeadm join` reads from the cluster, and the controllers that sign a kubelet's first certificate. They end when
-    /// they are dropped.
+    /// What `kubeadm join` reads from the cluster, and the controllers that sign a kubelet's first certificate and what a host reads
+    /// before it trusts the API server. They end when they are dropped.
     pub fn accept_joins(&self, kubelet_config: &Value) -> Result<Daemon> {
+        let admin = self.file("admin.conf");
+        self.kubeadm(&["init", "phase", "bootstrap-token", "--skip-token-print", "--kubeconfig", &admin])?;
         let cluster = json!({
             "apiVersion": "kubeadm.k8s.io/v1beta4",
             "kind": "ClusterConfiguration",
             "kubernetesVersion": version()?,
             "controlPlaneEndpoint": format!("{ADDRESS}:{}", self.port),
         });
-        let anybody = self.kubeconfig("anybody", "system:authenticated")?;
-        for (namespace, name, key, value) in [
-            ("kube-system", "kubeadm-config", "ClusterConfiguration", cluster.to_string()),
-            ("kube-system", "kubelet-config", "kubelet", kubelet_config.to_string()),
-            ("kube-public", "cluster-info", "kubeconfig", anybody),
-        ] {
-            let literal = format!("--from-literal={key}={value}");
-            self.kubectl(&["create", "configmap", name, "-n", namespace, &literal])?;
-        }
+        let map = |name: &str, key: &str, value: String| {
+            json!({
+                "apiVersion": "v1", "kind": "ConfigMap", "data": {key: value},
+                "metadata": {"namespace": "kube-system", "name": name},
+            })
+        };
+        // kubeadm would write what a control plane node has, and this control plane is no node.
+        let read = json!({"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]});
+        let tokens = json!({"kind": "Group", "name": "system:bootstrappers:kubeadm:default-node-token"});
+        let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "kubeadm-join"});
+        let metadata = json!({"namespace": "kube-system", "name": "kubeadm-join"});
+        let rbac = "rbac.authorization.k8s.io/v1";
+        let items = json!({"apiVersion": "v1", "kind": "List", "items": [
+            map("kubeadm-config", "ClusterConfiguration", cluster.to_string()),
+            map("kubelet-config", "kubelet", kubelet_config.to_string()),
+            {"apiVersion": rbac, "kind": "Role", "metadata": metadata, "rules": [read]},
+            {"apiVersion": rbac, "kind": "RoleBinding", "metadata": metadata, "roleRef": role, "subjects": [tokens]},
+        ]});
+        fs::write(self.file("joins.json"), items.to_string())?;
+        self.kubectl(&["apply", "--server-side", "-f", &self.file("joins.json")])?;
         let (certificate, key) = (self.file("pki/ca.crt"), self.file("pki/ca.key"));
         self.start_controllers(
-            "certificatesigningrequest-approving-controller,certificatesigningrequest-signing-controller",
+            "certificatesigningrequest-approving-controller,certificatesigningrequest-signing-controller,\
+             bootstrap-signer-controller",
             &[format!("--cluster-signing-cert-file={certificate}"), format!("--cluster-signing-key-file={key}")],
         )
+    }
+
+    /// The command that kubeadm prints for a host that is to join, with a new token.
+    pub fn join_command(&self) -> Result<String> {
+        let mut kubeadm = Command::new(programs::kubernetes("kubeadm")?);
+        output(kubeadm.args(["token", "create", "--print-join-command", "--kubeconfig", &self.file("admin.conf")]))
     }
 
     /// The files with certificate and key of the API server, for another server at the same address.
@@ -293,6 +313,7 @@ impl ControlPlane {
             "--allow-privileged=true".to_owned(), // as kubeadm has it
             "--authorization-mode=Node,RBAC".to_owned(),
             "--enable-admission-plugins=NodeRestriction".to_owned(),
+            "--enable-bootstrap-token-auth".to_owned(),
             "--endpoint-reconciler-type=none".to_owned(),
             "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
             format!("--service-account-key-file={}", pki("sa.pub")),
