@@ -1,6 +1,7 @@
 //! `[custom.NAME]`: checks that an administrator defines.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -99,25 +100,7 @@ pub enum ProblemStatus {
     False,
 }
 
-/// What a check watches.
-#[derive(Debug, Clone, Copy)]
-pub enum Source<'a> {
-    Unit(&'a UnitCheck),
-    Command(&'a CommandCheck),
-    Log(&'a LogCheck),
-}
-
 impl CustomSettings {
-    /// What it watches; none if that is not exactly one thing.
-    pub fn source(&self) -> Option<Source<'_>> {
-        match (&self.unit, &self.command, &self.log) {
-            (Some(unit), None, None) => Some(Source::Unit(unit)),
-            (None, Some(command), None) => Some(Source::Command(command)),
-            (None, None, Some(log)) => Some(Source::Log(log)),
-            _ => None,
-        }
-    }
-
     /// The name of its condition: that of the check, if the Node has none.
     pub fn kind<'a>(&'a self, check: &'a str) -> &'a str {
         self.condition.as_deref().unwrap_or(check)
@@ -128,6 +111,17 @@ impl CustomSettings {
             (ProblemStatus::True, Some(_)) => Status::True,
             _ => Status::False,
         }
+    }
+}
+
+impl LogCheck {
+    pub const fn is_of_kernel(&self) -> bool {
+        self.unit.is_none() && self.identifier.is_none()
+    }
+
+    /// For how long a line counts; none: until the host boots.
+    pub fn lasts(&self) -> Option<Duration> {
+        (!self.until_boot).then(|| self.lasts_secs.duration())
     }
 }
 
@@ -155,9 +149,9 @@ pub fn definitions(checks: &BTreeMap<String, CustomSettings>) -> Result<Vec<Defi
         });
         let definition = &mut definitions[index];
         if (definition.problem_status, &*definition.healthy_reason) != (status, healthy) {
-            let differs =
-                format!("another check of {kind} has another `problem` or `healthy_reason`: expected the same");
-            return Err(format!("custom.{name}: {differs}"));
+            return Err(format!(
+                "custom.{name}: another check of {kind} has another `problem` or `healthy_reason`: expected the same"
+            ));
         }
         let reason = &*check.reason;
         if definition.reasons.iter().all(|(known, _)| known != reason) {
@@ -198,29 +192,33 @@ impl TryFrom<CustomSettings> for Checked {
     type Error = &'static str;
 
     fn try_from(check: CustomSettings) -> Result<Self, Self::Error> {
-        let is_of_both = check.log.as_ref().is_some_and(|log| log.unit.is_some() && log.identifier.is_some());
-        if is_of_both {
-            return Err("a log has a unit or an identifier: expected one of them");
-        }
-        if check.source().is_none() {
-            return Err("expected exactly one of the tables `unit`, `command` and `log`");
-        }
-        if check.reason == check.healthy_reason {
-            return Err("the reason of a problem is that of health: expected another `reason` or `healthy_reason`");
-        }
-        let is_over_before =
-            |log: &LogCheck| !log.until_boot && log.lasts_secs.duration() <= check.after_secs.duration();
-        if check.log.as_ref().is_some_and(is_over_before) {
-            return Err("a problem of the log ends before it is shown: expected `lasts_secs` above `after_secs`");
-        }
-        if let Some(kind) = &check.condition
-            && is_reserved(kind)
-        {
-            return Err(
+        let CustomSettings { condition, reason, healthy_reason, after_secs, unit, command, log, .. } = &check;
+        let sources = [unit.is_some(), command.is_some(), log.is_some()];
+        let log = log.as_ref();
+        let wrong = [
+            (
+                log.is_some_and(|log| log.unit.is_some() && log.identifier.is_some()),
+                "a log has a unit or an identifier: expected one of them",
+            ),
+            (
+                sources.into_iter().filter(|is_there| *is_there).count() != 1,
+                "expected exactly one of the tables `unit`, `command` and `log`",
+            ),
+            (
+                reason == healthy_reason,
+                "the reason of a problem is that of health: expected another `reason` or `healthy_reason`",
+            ),
+            (
+                log.and_then(LogCheck::lasts).is_some_and(|lasts| lasts <= after_secs.duration()),
+                "a problem of the log ends before it is shown: expected `lasts_secs` above `after_secs`",
+            ),
+            (
+                condition.as_deref().is_some_and(is_reserved),
                 "the condition is one of nodevigil's own, of its profiles, or of Kubernetes: expected another type",
-            );
-        }
-        Ok(Self(check))
+            ),
+        ];
+        let why = wrong.into_iter().find_map(|(is_wrong, why)| is_wrong.then_some(why));
+        why.map_or(Ok(Self(check)), Err)
     }
 }
 

@@ -23,7 +23,7 @@ const WEIGHT: u64 = 10;
 /// systemd waits for a killed process for so long, twice, and then gives the unit up.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long after the deadline the unit may take to end.
-const END_WAIT: Duration = Duration::from_secs(6);
+pub const END_WAIT: Duration = Duration::from_secs(6);
 /// Between two questions whether the unit has ended, doubled from the first to the last. Its output ends some milliseconds before.
 const ASK_AGAIN: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
 const UNIT_EXISTS: &str = "org.freedesktop.systemd1.UnitExists";

@@ -1,58 +1,50 @@
-//! A command of a check: when it runs, and what its end shows. Does no I/O and reads no clock.
+//! A command of a check: what its end shows.
 
-use std::time::Duration;
-
-use super::found::Found;
+use super::Told;
+use super::judged::Found;
 use crate::condition::Uptime;
-use crate::host::systemd::transient::{Command, Outcome};
+use crate::host::clock::{Timer, uptime};
+use crate::host::systemd::transient::{self, Command, END_WAIT, Outcome};
 use crate::settings::custom::CommandCheck;
 
 /// The longest first line of its output that is shown.
 const MAX_LINE_BYTES: usize = 300;
 /// The beginning of the unit's name. There is one unit for each check: a check never has two runs at a time.
 const UNIT: &str = "nodevigil-custom-";
-/// systemd has killed a run, if that is possible, this long after the end of its time.
-const END_WAIT: Duration = Duration::from_secs(6);
 
+/// What is known of it. Does no I/O and reads no clock.
 #[derive(Debug)]
-pub(super) struct CommandState {
+struct State {
     settings: CommandCheck,
-    next_run: Uptime,
-    is_running: bool,
     /// Since when an earlier run is known to be left.
     left_since: Option<Uptime>,
-    pub(super) found: Found,
+    found: Found,
 }
 
-impl CommandState {
-    pub(super) fn new(settings: CommandCheck, next_run: Uptime) -> Self {
-        let found = Found::Pending("the command has not ended yet".into());
-        Self { settings, next_run, is_running: false, left_since: None, found }
+/// Runs the command of a check for ever, for the first time then.
+pub(super) async fn watch(check: &str, settings: &CommandCheck, first_run: Uptime, told: Told) {
+    let command = Command {
+        unit: format!("{UNIT}{check}.service"),
+        argv: settings.argv.to_vec(),
+        user: settings.user.to_string(),
+        time: settings.timeout_secs.duration(),
+    };
+    let (mut state, mut next_run, timer) = (State::new(settings.clone()), first_run, Timer::new());
+    loop {
+        told.tell(state.found.clone());
+        timer.at(next_run).await;
+        next_run = uptime() + settings.interval_secs.duration();
+        state.ended(&transient::run(&command).await, uptime());
     }
+}
 
-    /// When it runs next; none while it runs.
-    pub(super) const fn next_run(&self) -> Option<Uptime> {
-        if self.is_running { None } else { Some(self.next_run) }
-    }
-
-    /// What is to be run now, if something is.
-    pub(super) fn start(&mut self, check: &str, now: Uptime) -> Option<Command> {
-        if self.is_running || now < self.next_run {
-            return None;
-        }
-        (self.is_running, self.next_run) = (true, now + self.settings.interval_secs.duration());
-        let CommandCheck { argv, user, timeout_secs, .. } = self.settings.clone();
-        Some(Command {
-            unit: format!("{UNIT}{check}.service"),
-            argv: argv.to_vec(),
-            user: user.to_string(),
-            time: timeout_secs.duration(),
-        })
+impl State {
+    fn new(settings: CommandCheck) -> Self {
+        Self { settings, left_since: None, found: Found::Pending("the command has not ended yet".into()) }
     }
 
     /// Takes in how a run ended. While runs end alike, the first message stays: a number in it would be a write to the Node each time.
-    pub(super) fn ended(&mut self, outcome: &Outcome, now: Uptime) {
-        self.is_running = false;
+    fn ended(&mut self, outcome: &Outcome, now: Uptime) {
         let left_since = (*outcome == Outcome::StillRuns).then(|| self.left_since.unwrap_or(now));
         self.left_since = left_since;
         let time = self.settings.timeout_secs.duration() + END_WAIT;
@@ -102,11 +94,12 @@ impl CommandState {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
-    fn state() -> CommandState {
-        let settings = "argv = ['/bin/check', '-v']\ninterval_secs = 60\ntimeout_secs = 5\nuser = 'nobody'";
-        CommandState::new(toml::from_str(settings).unwrap(), Duration::from_secs(10))
+    fn state() -> State {
+        State::new(toml::from_str("argv = ['/bin/check', '-v']\ntimeout_secs = 5\nuser = 'nobody'").unwrap())
     }
 
     fn exited(code: i32, output: &str) -> Outcome {
@@ -133,21 +126,6 @@ mod tests {
         for outcome in [Outcome::Killed("oom-kill".into()), Outcome::TimedOut, Outcome::PrintedTooMuch] {
             assert!(matches!(judge(outcome), Found::Unknown(_)));
         }
-    }
-
-    #[test]
-    fn a_command_has_one_run_at_a_time_and_keeps_its_interval() {
-        let mut state = state();
-        let at = Duration::from_secs;
-        assert_eq!(state.start("a", at(9)), None);
-        let command = state.start("a", at(10)).unwrap();
-        assert_eq!(
-            (command.unit.as_str(), command.user.as_str(), command.time),
-            ("nodevigil-custom-a.service", "nobody", at(5))
-        );
-        assert_eq!((state.start("a", at(99)), state.next_run()), (None, None), "it runs");
-        state.ended(&exited(0, "ok"), at(11));
-        assert_eq!(state.next_run(), Some(at(70)));
     }
 
     #[test]

@@ -2,104 +2,99 @@
 
 use std::time::Duration;
 
-use super::command::CommandState;
-use super::found::Found;
-use super::log::LogState;
-use super::unit::Unit;
 use crate::condition::{ConditionType, Finding, Reason, Uptime, View};
+use crate::settings::CustomSettings;
 
-/// A check of the settings.
+/// What a check has found, with a message: what comes first is shown first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Found {
+    Problem(String),
+    /// What is known does not tell.
+    Unknown(String),
+    /// It is about to be known: what is shown stays.
+    Pending(String),
+    /// Somebody wants it so.
+    Intended(String),
+    Nothing(String),
+}
+
+impl Found {
+    const fn rank(&self) -> u8 {
+        match self {
+            Self::Problem(_) => 0,
+            Self::Unknown(_) => 1,
+            Self::Pending(_) => 2,
+            Self::Intended(_) => 3,
+            Self::Nothing(_) => 4,
+        }
+    }
+}
+
+/// What the settings say of a check's condition.
 #[derive(Debug)]
 pub(super) struct Check {
-    pub(super) name: String,
     pub(super) kind: ConditionType,
-    pub(super) watch: Watch,
     reason: Reason,
     /// A problem is shown when it has lasted for this long.
     after: Duration,
     problem_since: Option<Uptime>,
 }
 
-#[derive(Debug)]
-pub(super) enum Watch {
-    Unit(Box<Unit>),
-    Command(CommandState),
-    Log(LogState),
-}
-
 impl Check {
-    pub(super) const fn new(name: String, kind: ConditionType, reason: Reason, after: Duration, watch: Watch) -> Self {
-        Self { name, kind, watch, reason, after, problem_since: None }
+    /// A check whose type and reason are registered.
+    pub(super) fn of(name: &str, settings: &CustomSettings) -> Option<Self> {
+        let kind = ConditionType::by_name(settings.kind(name))?;
+        let (reason, after) = (Reason::of(kind, &settings.reason)?, settings.after_secs.duration());
+        Some(Self { kind, reason, after, problem_since: None })
     }
 
-    /// When what it has found changes by the passing of time alone, at the soonest.
-    pub(super) fn due_at(&self, now: Uptime) -> Option<Uptime> {
-        let of_source = match &self.watch {
-            Watch::Unit(unit) => unit.due_at(now),
-            Watch::Command(_) => None,
-            Watch::Log(log) => log.ends_at(),
-        };
-        let shown_at = self.problem_since.map(|since| since + self.after);
-        [of_source, shown_at].into_iter().flatten().filter(|at| *at > now).min()
+    /// When its problem has lasted long enough, if that is still to come.
+    pub(super) fn shown_at(&self, now: Uptime) -> Option<Uptime> {
+        self.problem_since.map(|since| since + self.after).filter(|at| *at > now)
     }
 
-    /// When its command runs next.
-    pub(super) const fn next_run(&self) -> Option<Uptime> {
-        if let Watch::Command(command) = &self.watch { command.next_run() } else { None }
-    }
-
-    fn found(&mut self, now: Uptime) -> Found {
-        let found = match &self.watch {
-            Watch::Unit(unit) => unit.state.found(now),
-            Watch::Command(command) => command.found.clone(),
-            Watch::Log(log) => log.found(now),
-        };
-        self.settled(found, now)
-    }
-
-    /// The same; a problem that has not lasted long enough is pending.
+    /// What it has found; a problem that has not lasted long enough is pending.
     fn settled(&mut self, found: Found, now: Uptime) -> Found {
-        let Found::Problem(message) = found else {
-            if !matches!(found, Found::Pending(_)) {
-                self.problem_since = None;
-            }
-            return found;
-        };
-        let since = *self.problem_since.get_or_insert(now);
-        if now >= since + self.after { Found::Problem(message) } else { Found::Pending(message) }
-    }
-}
-
-/// The view of the condition that these checks have. Problems come first, then what is not known.
-pub(super) fn view(kind: ConditionType, checks: &mut [Check], now: Uptime) -> View {
-    let found = checks.iter_mut().filter(|check| check.kind == kind).map(|check| (check.reason, check.found(now)));
-    merged(kind, found.collect())
-}
-
-fn merged(kind: ConditionType, found: Vec<(Reason, Found)>) -> View {
-    let ConditionType::Custom(custom) = kind else { return View::healthy("") };
-    let unknown = |message: String| Finding::new(custom.unknown(), message);
-    let mut findings: Vec<Finding> = Vec::new();
-    let (mut healthy, mut pending, mut not_known, mut intended) = (None, None, None, None);
-    for (reason, found) in found {
         match found {
-            Found::Problem(message) if findings.iter().all(|finding| finding.reason != reason) => {
-                findings.push(Finding::new(reason, message));
+            Found::Problem(message) => {
+                self.problem_since.get_or_insert(now);
+                if self.shown_at(now).is_none() { Found::Problem(message) } else { Found::Pending(message) }
             }
-            Found::Problem(_) => {}
-            Found::Nothing(message) => healthy = healthy.or(Some(message)),
-            Found::Pending(message) => pending = pending.or(Some(message)),
-            Found::Unknown(message) => not_known = not_known.or(Some(message)),
-            Found::Intended(message) => intended = intended.or(Some(message)),
+            Found::Pending(_) => found,
+            _ => {
+                self.problem_since = None;
+                found
+            }
         }
     }
-    findings.sort_by_key(|finding| finding.reason);
-    match (pending, not_known, intended) {
-        _ if !findings.is_empty() => View::Seen { healthy: String::new(), findings },
-        (_, Some(message), _) => View::Unknown(unknown(message)),
-        (Some(message), ..) => View::Unchanged(unknown(message)),
-        (.., Some(message)) => View::Excused(unknown(message)),
-        _ => View::healthy(healthy.unwrap_or_default()),
+}
+
+/// The view of the condition that these checks have, by what they have found. Problems come first, then what is not known.
+pub(super) fn view(kind: ConditionType, checks: &mut [Check], found: &[Found], now: Uptime) -> View {
+    let of_kind = checks.iter_mut().zip(found).filter(|(check, _)| check.kind == kind);
+    merged(kind, of_kind.map(|(check, found)| (check.reason, check.settled(found.clone(), now))).collect())
+}
+
+fn merged(kind: ConditionType, mut found: Vec<(Reason, Found)>) -> View {
+    let ConditionType::Custom(custom) = kind else { return View::healthy("") };
+    let unknown = |message: String| Finding::new(custom.unknown(), message);
+    found.sort_by_key(|(_, found)| found.rank());
+    match found.first().map(|(_, first)| first.clone()) {
+        Some(Found::Problem(_)) => {
+            let finding = |(reason, found)| match found {
+                Found::Problem(message) => Some(Finding::new(reason, message)),
+                _ => None,
+            };
+            let mut findings: Vec<_> = found.into_iter().filter_map(finding).collect();
+            findings.sort_by_key(|finding| finding.reason);
+            findings.dedup_by_key(|finding| finding.reason);
+            View::Seen { healthy: String::new(), findings }
+        }
+        Some(Found::Unknown(message)) => View::Unknown(unknown(message)),
+        Some(Found::Pending(message)) => View::Unchanged(unknown(message)),
+        Some(Found::Intended(message)) => View::Excused(unknown(message)),
+        Some(Found::Nothing(message)) => View::healthy(message),
+        None => View::healthy(""),
     }
 }
 
@@ -133,8 +128,8 @@ mod tests {
     #[test]
     fn a_problem_that_has_not_lasted_long_enough_is_pending() {
         let [ntp, ..] = registered();
-        let watch = Watch::Log(LogState::new(toml::from_str("patterns = ['x']").unwrap()));
-        let mut check = Check::new("ntp".into(), ntp, Reason::of(ntp, "NTPIsDown").unwrap(), at(30), watch);
+        let reason = Reason::of(ntp, "NTPIsDown").unwrap();
+        let mut check = Check { kind: ntp, reason, after: at(30), problem_since: None };
         let mut settled = |found: fn(String) -> Found, secs| check.settled(found("m".into()), at(secs));
         assert_eq!(settled(Found::Problem, 1), Found::Pending("m".into()));
         assert_eq!(settled(Found::Pending, 20), Found::Pending("m".into()));

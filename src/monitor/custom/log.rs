@@ -1,80 +1,98 @@
-//! Lines of a log: which of them are a problem, and for how long. Does no I/O and reads no clock.
+//! Lines of logs: which of them are a problem, and for how long.
 
+use std::pin::pin;
 use std::time::Duration;
 
-use super::found::Found;
+use tokio::sync::mpsc;
+
+use super::Told;
+use super::journal::{self, Seen};
+use super::judged::Found;
 use crate::condition::Uptime;
-use crate::host::clock::Now;
+use crate::host::clock::{Now, Timer, uptime};
 use crate::host::journal::Entry;
-use crate::host::kmsg;
-use crate::monitor::{begins_like, wall_at};
+use crate::host::kmsg::LogState;
+use crate::monitor::{Inputs, begins_like, wall_at};
 use crate::settings::custom::LogCheck;
 
 /// The longest text of a line that is shown.
 const MAX_LINE_BYTES: usize = 300;
+/// Lines of the journal that wait.
+const WAITING_LINES: usize = 64;
 
-/// Whose lines are read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Source {
-    Kernel,
-    /// The journal of a unit.
-    Unit(String),
-    /// The journal of an identifier.
-    Identifier(String),
-}
-
-impl Source {
-    /// Whether an entry of the journal is one of these lines.
-    pub(super) fn is_of(&self, entry: &Entry) -> bool {
-        match self {
-            Self::Kernel => false,
-            Self::Unit(unit) => entry.unit == *unit,
-            Self::Identifier(identifier) => entry.identifier == *identifier,
-        }
-    }
-}
-
+/// What is known of the lines of a check. Does no I/O and reads no clock.
 #[derive(Debug)]
-pub(super) struct LogState {
+struct State {
     settings: LogCheck,
-    pub(super) source: Source,
-    /// Why it cannot be read; none if it can.
-    pub(super) unreadable: Option<String>,
     /// Whether what was logged before the agent's start has been read.
-    pub(super) is_read: bool,
+    log: LogState,
     /// The message for the first line of the present problem, and when the last one was logged.
     last: Option<(String, Uptime)>,
 }
 
-impl LogState {
-    pub(super) fn new(settings: LogCheck) -> Self {
-        let source = match (&settings.unit, &settings.identifier) {
-            (Some(unit), _) => Source::Unit(unit.to_string()),
-            (None, Some(identifier)) => Source::Identifier(identifier.to_string()),
-            (None, None) => Source::Kernel,
-        };
-        Self { settings, source, unreadable: None, is_read: false, last: None }
+/// Watches the lines of all checks for ever.
+pub(super) async fn watch(inputs: &Inputs, checks: Vec<(&LogCheck, Told)>) {
+    let (mut lines, mut kernel_log) = (inputs.kernel_log.lines(), inputs.kernel_log.state());
+    let (sender, mut journal) = mpsc::channel(WAITING_LINES);
+    let of_journal = checks.iter().map(|(log, _)| *log).filter(|log| !log.is_of_kernel()).cloned().collect();
+    let (mut reader, timer) = (pin!(journal::follow(of_journal, sender)), Timer::new());
+    let mut checks: Vec<_> = checks.into_iter().map(|(log, told)| (State::new(log.clone()), told)).collect();
+    loop {
+        let now = uptime();
+        for (state, told) in &checks {
+            told.tell(state.found(now));
+        }
+        let due = checks.iter().filter_map(|(state, _)| state.ends_at()).filter(|at| *at > now).min();
+        let states = checks.iter_mut().map(|(state, _)| state);
+        // Lines of the kernel come before the news that all old ones have been read.
+        tokio::select! {
+            biased;
+            line = lines.recv() => {
+                // In a storm some lines are lost, and nothing else.
+                let Ok(line) = line else { continue };
+                let now = Now::read(None);
+                let at = if line.is_old { line.at } else { now.uptime };
+                states.filter(|state| state.settings.is_of_kernel()).for_each(|state| state.take_in(&line.text, at, now));
+            }
+            Ok(()) = kernel_log.changed() => {
+                let log = kernel_log.borrow_and_update().clone();
+                states.filter(|state| state.settings.is_of_kernel()).for_each(|state| state.log = log.clone());
+            }
+            Some(seen) = journal.recv() => match seen {
+                Seen::Line(entry) => {
+                    let now = Now::read(None);
+                    let at = uptime_of(entry.at_micros, now);
+                    states.filter(|state| state.has(&entry)).for_each(|state| state.take_in(&entry.message, at, now));
+                }
+                Seen::State(log) => {
+                    states.filter(|state| !state.settings.is_of_kernel()).for_each(|state| state.log = log.clone());
+                }
+            },
+            () = timer.at(due.unwrap_or_default()), if due.is_some() => {}
+            never = &mut reader => match never {},
+        }
+    }
+}
+
+impl State {
+    fn new(settings: LogCheck) -> Self {
+        Self { settings, log: LogState::Opening, last: None }
     }
 
-    /// For how long a line counts; none: until the host boots.
-    pub(super) fn lasts(&self) -> Option<Duration> {
-        (!self.settings.until_boot).then(|| self.settings.lasts_secs.duration())
+    /// Whether an entry of the journal is one of its lines.
+    fn has(&self, entry: &Entry) -> bool {
+        let LogCheck { unit, identifier, .. } = &self.settings;
+        unit.as_deref() == Some(&*entry.unit) || identifier.as_deref() == Some(&*entry.identifier)
     }
 
     /// When the problem that there is ends.
-    pub(super) fn ends_at(&self) -> Option<Uptime> {
-        Some(self.last.as_ref()?.1 + self.lasts()?)
+    fn ends_at(&self) -> Option<Uptime> {
+        Some(self.last.as_ref()?.1 + self.settings.lasts()?)
     }
 
-    pub(super) fn kernel_log_is(&mut self, state: &kmsg::LogState) {
-        self.is_read |= *state == kmsg::LogState::Readable;
-        self.unreadable = if let kmsg::LogState::Unreadable(error) = state { Some(error.clone()) } else { None };
-    }
-
-    /// Takes in a line; whether it is a problem.
-    pub(super) fn take_in(&mut self, text: &str, at: Uptime, now: Now) -> bool {
+    fn take_in(&mut self, text: &str, at: Uptime, now: Now) {
         if !self.settings.patterns.iter().any(|pattern| begins_like(text, pattern)) {
-            return false;
+            return;
         }
         let is_over = self.ends_at().is_some_and(|end| at >= end);
         // When journalctl starts again, it prints old lines again.
@@ -85,22 +103,21 @@ impl LogState {
             format!("logged at {time}: {}", redact::sanitize_line(text, MAX_LINE_BYTES))
         });
         self.last = Some((message, latest));
-        true
     }
 
-    pub(super) fn found(&self, now: Uptime) -> Found {
-        match (&self.last, &self.unreadable) {
+    fn found(&self, now: Uptime) -> Found {
+        match (&self.last, &self.log) {
             (Some((message, _)), _) if self.ends_at().is_none_or(|end| now < end) => Found::Problem(message.clone()),
-            (_, Some(error)) => Found::Unknown(error.clone()),
-            _ if !self.is_read => Found::Pending("the log has not been read yet".into()),
-            _ => Found::Nothing("no such line has been logged".into()),
+            (_, LogState::Unreadable(error)) => Found::Unknown(error.clone()),
+            (_, LogState::Opening) => Found::Pending("the log has not been read yet".into()),
+            (_, LogState::Readable) => Found::Nothing("no such line has been logged".into()),
         }
     }
 }
 
 /// The time since boot at which a line of this boot was logged, by its time of day in microseconds. One that was logged before the clock
 /// was set forward seems to be older than the boot.
-pub(super) fn uptime_of(at_micros: i64, now: Now) -> Uptime {
+fn uptime_of(at_micros: i64, now: Now) -> Uptime {
     let ago = u64::try_from(now.wall.as_microsecond().saturating_sub(at_micros)).unwrap_or_default();
     now.uptime.saturating_sub(Duration::from_micros(ago))
 }
@@ -120,22 +137,20 @@ mod tests {
         Now { uptime: at(secs.unsigned_abs()), wall, server: wall }
     }
 
-    fn state(settings: &str) -> LogState {
-        let mut state =
-            LogState::new(toml::from_str(&format!("patterns = ['*I/O error', 'EXT4-fs error']\n{settings}")).unwrap());
-        state.kernel_log_is(&kmsg::LogState::Readable);
-        state
+    fn state(settings: &str) -> State {
+        let settings = toml::from_str(&format!("patterns = ['*I/O error', 'EXT4-fs error']\n{settings}")).unwrap();
+        State { log: LogState::Readable, ..State::new(settings) }
     }
 
     #[test]
     fn a_line_is_a_problem_for_a_time_and_each_further_one_makes_that_longer() {
         let mut state = state("lasts_secs = 60");
-        assert!(!state.take_in("an EXT4-fs error", at(1), now(1)), "it does not begin so");
-        assert!(matches!(state.found(at(1)), Found::Nothing(_)));
-        assert!(state.take_in("Buffer I/O error on dev sdb", at(10), now(10)));
+        state.take_in("an EXT4-fs error", at(1), now(1));
+        assert!(matches!(state.found(at(1)), Found::Nothing(_)), "it does not begin so");
+        state.take_in("Buffer I/O error on dev sdb", at(10), now(10));
         let first = Found::Problem("logged at 1970-01-01T00:00:10Z: Buffer I/O error on dev sdb".into());
         assert_eq!(state.found(at(69)), first);
-        assert!(state.take_in("EXT4-fs error (device sdb)", at(60), now(60)));
+        state.take_in("EXT4-fs error (device sdb)", at(60), now(60));
         assert_eq!((state.found(at(119)), state.ends_at()), (first, Some(at(120))), "the message stays");
         assert!(matches!(state.found(at(120)), Found::Nothing(_)));
         state.take_in("EXT4-fs error (device sdc)", at(130), now(130));
@@ -154,18 +169,16 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_unknown_and_what_has_not_been_read_is_pending() {
-        let mut state = LogState::new(toml::from_str("patterns = ['x']").unwrap());
-        assert!(matches!(state.found(at(1)), Found::Pending(_)));
-        state.kernel_log_is(&kmsg::LogState::Unreadable("/dev/kmsg: Operation not permitted".into()));
-        assert!(matches!(state.found(at(1)), Found::Unknown(_)));
-        state.kernel_log_is(&kmsg::LogState::Readable);
-        assert!(matches!(state.found(at(1)), Found::Nothing(_)));
+        let unreadable = LogState::Unreadable("/dev/kmsg: Operation not permitted".into());
+        let found = |log| State { log, ..state("") }.found(at(1));
+        assert!(matches!(found(LogState::Opening), Found::Pending(_)));
+        assert!(matches!(found(unreadable), Found::Unknown(_)));
     }
 
     #[test]
     fn an_entry_of_the_journal_belongs_to_its_unit_or_identifier() {
         let entry = Entry { unit: "a.service".into(), identifier: "b".into(), ..Entry::default() };
-        let of = |settings: &str| state(settings).source.is_of(&entry);
+        let of = |settings: &str| state(settings).has(&entry);
         assert!(of("unit = 'a.service'") && of("identifier = 'b'"));
         assert!(!of("unit = 'b.service'") && !of("identifier = 'a.service'") && !of(""));
         assert_eq!(uptime_of(9_500_000, now(10)), Duration::from_millis(9500));

@@ -3,8 +3,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::found::Found;
+use super::Told;
+use super::judged::Found;
 use crate::condition::{ConditionType, Uptime};
+use crate::host::clock::{Timer, uptime};
 use crate::host::systemd::BusEvent;
 use crate::monitor::Inputs;
 use crate::monitor::service::follow::{Follower, ServiceEvent};
@@ -15,16 +17,9 @@ use crate::settings::custom::UnitCheck;
 /// How long a start may take until a unit that restarts or starts counts as one that does not run.
 const START_GRACE: Duration = Duration::from_mins(2);
 
-/// The service, and the sources of its events.
-#[derive(Debug)]
-pub(super) struct Unit {
-    pub(super) follower: Follower,
-    pub(super) state: State,
-}
-
 /// What is known of the service. Does no I/O and reads no clock.
 #[derive(Debug)]
-pub(super) struct State {
+struct State {
     settings: UnitCheck,
     service: Service,
     /// Since when it has not been active.
@@ -34,24 +29,25 @@ pub(super) struct State {
     restarts: VecDeque<Uptime>,
 }
 
-impl Unit {
-    pub(super) fn new(kind: ConditionType, settings: UnitCheck, inputs: &Inputs) -> Self {
-        let units = vec![settings.name.to_string()];
-        Self { follower: Follower::new(kind, units, inputs), state: State::new(settings) }
-    }
-
-    /// Decides what has become known, opens a new process, and reads who has stopped the old one.
-    pub(super) fn settle(&mut self, now: Uptime) {
-        self.state.service.settle(now);
-        if let Some(event) = self.follower.open(self.state.service.process_to_open(), now) {
-            self.state.observe(event, now);
+/// Watches the service of a check for ever.
+pub(super) async fn watch(kind: ConditionType, settings: &UnitCheck, inputs: &Inputs, told: Told) {
+    let mut follower = Follower::new(kind, vec![settings.name.to_string()], inputs);
+    let (mut state, timer) = (State::new(settings.clone()), Timer::new());
+    loop {
+        let now = uptime();
+        state.service.settle(now);
+        if let Some(event) = follower.open(state.service.process_to_open(), now) {
+            state.observe(event, now);
         }
-        self.follower.read_upgrade(&self.state.service, now);
-    }
-
-    pub(super) fn due_at(&self, now: Uptime) -> Option<Uptime> {
-        let open = self.follower.open_again_at(self.state.service.process_to_open());
-        [open, self.state.due_at(now)].into_iter().flatten().min()
+        follower.read_upgrade(&state.service, now);
+        told.tell(state.found(now));
+        let due = [follower.open_again_at(state.service.process_to_open()), state.due_at(now)];
+        let due = due.into_iter().flatten().min();
+        tokio::select! {
+            biased;
+            event = follower.next() => state.observe(event, uptime()),
+            () = timer.at(due.unwrap_or_default()), if due.is_some() => {}
+        }
     }
 }
 
@@ -61,7 +57,7 @@ impl State {
         Self { settings, service, inactive_since: None, counted: None, restarts: VecDeque::new() }
     }
 
-    pub(super) fn observe(&mut self, event: ServiceEvent, now: Uptime) {
+    fn observe(&mut self, event: ServiceEvent, now: Uptime) {
         let is_state = matches!(event, ServiceEvent::Bus(BusEvent::Read { .. } | BusEvent::Changed(_)));
         self.service.observe(event, now);
         if self.is_stopped(now) {
@@ -106,7 +102,7 @@ impl State {
         due.into_iter().flatten().filter(|at| *at > now).min()
     }
 
-    pub(super) fn found(&self, now: Uptime) -> Found {
+    fn found(&self, now: Uptime) -> Found {
         let (service, unit, name) = (&self.service, &self.service.unit, &*self.settings.name);
         if service.bus == Bus::Connecting || unit.active_state.is_empty() {
             return Found::Pending(format!("systemd has not reported yet whether {name} runs"));
@@ -133,7 +129,7 @@ impl State {
             Judgement::UnitFailed(message)
             | Judgement::LeftStopped(message)
             | Judgement::StoppedWithDependency(message) => Found::Problem(message),
-            Judgement::Ended(ended) if unit.active_state == "failed" => {
+            Judgement::Ended(ended) if service.is_left_failed(now) => {
                 Found::Problem(format!("{name} {}", ended.oom_killed(name).unwrap_or_else(|| ended.how())))
             }
             // Its end was seen, and nobody has asked for it.

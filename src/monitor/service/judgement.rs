@@ -138,7 +138,7 @@ impl Service {
     }
 
     /// Whether systemd leaves the unit failed. Before version 254 it passes through that state before each restart.
-    pub(super) fn is_left_failed(&self, now: Uptime) -> bool {
+    pub fn is_left_failed(&self, now: Uptime) -> bool {
         let is_long = || self.starts.failed_since.is_some_and(|since| now >= since + INACTIVE_WAIT);
         self.unit.active_state == "failed" && (!self.unit.restarts_after_failure() || is_long())
     }

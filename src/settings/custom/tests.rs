@@ -13,7 +13,7 @@ fn a_check_has_defaults_and_exactly_one_source() {
     let settings: Settings = toml::from_str(CHRONY).unwrap();
     let chrony = &settings.custom["chrony"];
     assert_eq!((chrony.problem, &*chrony.healthy_reason), (ProblemStatus::False, "CheckPassed"));
-    assert!(matches!(chrony.source(), Some(Source::Unit(unit)) if &*unit.name == "chrony.service"));
+    assert_eq!(chrony.unit.as_ref().map(|unit| &*unit.name), Some("chrony.service"));
     let both = format!("{CHRONY}command.argv = ['/bin/true']");
     assert!(error(&both).contains("exactly one of the tables"), "{}", error(&both));
     let none = "[custom.a]\nreason = 'A'";

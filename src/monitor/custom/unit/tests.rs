@@ -65,6 +65,21 @@ fn a_unit_that_fails_is_a_problem_until_it_is_active_again() {
     assert!(matches!(story.found(), Found::Nothing(_)));
 }
 
+/// Before version 254 systemd passes through `failed` before each restart.
+#[test]
+fn a_unit_that_is_restarted_is_no_problem_while_it_is_failed_for_a_moment() {
+    let mut story = Story::active("");
+    let failed = UnitState { restart: "always".into(), ..ended("failed", 1, "exit-code") };
+    let restarts = UnitState { active_state: "activating".into(), sub_state: "auto-restart".into(), ..failed.clone() };
+    story.see(ServiceEvent::Exited(812));
+    for state in [failed, restarts] {
+        story.see(changed(state));
+        assert!(!matches!(story.found(), Found::Problem(_)), "{:?}", story.found());
+    }
+    story.see(changed(running(813)));
+    assert!(matches!(story.found(), Found::Nothing(_)));
+}
+
 #[test]
 fn a_stop_that_somebody_asked_for_is_intended() {
     let mut story = Story::active("inactive_secs = 60");
