@@ -6,6 +6,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::iter;
 use std::path::{Path, PathBuf};
 
 use heck::ToKebabCase as _;
@@ -25,7 +26,6 @@ const INTERVAL_SECS: u64 = 30;
 const TIMEOUT_SECS: u64 = 5;
 /// The shortest interval of a custom check.
 const MIN_INTERVAL_SECS: u64 = 5;
-const FOLLOWS_MESSAGE: &str = "enable_message_change_based_condition_update";
 /// The length of a check's name that leaves room for a number.
 const MAX_NAME_CHARS: usize = 36;
 
@@ -76,6 +76,16 @@ impl Import {
         _ = writeln!(self.text, "# {}", redact::sanitize_line(text, 1000));
     }
 
+    fn comment_if_set(&mut self, object: &Json, key: &str, why: &str) {
+        let is_set = match &object[key] {
+            Json::Array(list) => !list.is_empty(),
+            value => *value == true || !text(object, key).is_empty(),
+        };
+        if is_set {
+            self.comment(&format!("Not imported: {key}: {why}."));
+        }
+    }
+
     fn add(&mut self, path: &Path, monitor: &Json, directory: &Path) {
         self.text.push('\n');
         self.comment(&format!("From {}", path.display()));
@@ -83,6 +93,7 @@ impl Import {
         let why = match plugin {
             "kmsg" | "custom" => "",
             "journald" if !text(config, "source").is_empty() => "",
+            "journald" => "it names no source, without which node-problem-detector refuses it too",
             "filelog" => "a check reads the kernel's log or the journal, not a file",
             "" => "it names no plugin; for metrics of the host, use Prometheus' node exporter",
             _ => "its plugin is not one of kmsg, journald and custom",
@@ -90,17 +101,12 @@ impl Import {
         if !why.is_empty() {
             return self.comment(&format!("Not imported: {why}."));
         }
-        for (value, what) in [
-            (&monitor["skipList"], "skipList: a check cannot skip lines"),
-            (
-                &config[FOLLOWS_MESSAGE],
-                "enable_message_change_based_condition_update: the first message of a problem stays",
-            ),
-            (&monitor["delay"], "delay: a check begins when the agent starts"),
+        for (object, key, why) in [
+            (monitor, "skipList", "a check cannot skip lines"),
+            (config, "enable_message_change_based_condition_update", "the first message of a problem stays"),
+            (monitor, "delay", "a check begins when the agent starts"),
         ] {
-            if value.as_array().is_some_and(|list| !list.is_empty()) || value == true || is_text(value) {
-                self.comment(&format!("Not imported: {what}."));
-            }
+            self.comment_if_set(object, key, why);
         }
         for rule in list(monitor, "rules") {
             self.text.push('\n');
@@ -127,9 +133,7 @@ impl Import {
             ));
             return Ok(());
         }
-        if is_text(&rule["patternGeneratedMessageSuffix"]) {
-            self.comment("Not imported: patternGeneratedMessageSuffix: the message is the line alone.");
-        }
+        self.comment_if_set(rule, "patternGeneratedMessageSuffix", "the message is the line alone");
         ReasonName::try_from(reason.to_owned())?;
         let mut lines = vec![format!("reason = {}", Value::from(reason))];
         if is_permanent(rule) {
@@ -165,12 +169,8 @@ impl Import {
     fn name(&self, reason: &str) -> String {
         let mut name = reason.to_kebab_case();
         name.truncate(MAX_NAME_CHARS);
-        let (mut unique, mut number) = (name.clone(), 1);
-        while self.checks.contains_key(&unique) {
-            number += 1;
-            unique = format!("{name}-{number}");
-        }
-        unique
+        let mut names = iter::once(name.clone()).chain((2..).map(|number| format!("{name}-{number}")));
+        names.find(|name| !self.checks.contains_key(name)).unwrap_or_default()
     }
 
     fn finished(self) -> String {
@@ -192,26 +192,24 @@ impl Import {
 
 /// The source of a plugin's rule.
 fn command(rule: &Json, config: &Json, directory: &Path) -> Result<String, String> {
-    let path = text(rule, "path");
+    let (path, args) = (text(rule, "path"), list(rule, "args").filter_map(Json::as_str).collect::<Vec<_>>());
     if path.contains('\\') {
         return Err(format!("{path} is a path of Windows"));
     }
-    let path = directory.join(path.trim_start_matches("./"));
-    let args = list(rule, "args").filter_map(Json::as_str).map(Value::from);
-    if list(rule, "args").any(|arg| arg == "--enable-repair=true") {
+    if args.contains(&"--enable-repair=true") {
         return Err("the command repairs (--enable-repair=true), and a check changes nothing".into());
     }
-    let argv: Vec<Value> = [Value::from(path.to_string_lossy().as_ref())].into_iter().chain(args).collect();
+    let program = directory.join(path.trim_start_matches("./"));
+    let argv: Value = [&*program.to_string_lossy()].into_iter().chain(args).map(Value::from).collect::<Vec<_>>().into();
+    let mut lines = format!("command.argv = {argv}\n");
     let interval = secs(&rule["invoke_interval"], secs(&config["invoke_interval"], INTERVAL_SECS)?)?;
+    if interval < MIN_INTERVAL_SECS {
+        _ = writeln!(lines, "# The shortest interval of a check is {MIN_INTERVAL_SECS} s, not {interval} s.");
+    }
     let longest = secs(&config["timeout"], TIMEOUT_SECS)?;
     let timeout = secs(&rule["timeout"], longest)?.min(longest).max(1);
-    let too_short = (interval < MIN_INTERVAL_SECS)
-        .then(|| format!("# The shortest interval of a check is {MIN_INTERVAL_SECS} s, not {interval} s.\n"));
-    let (too_short, interval) = (too_short.unwrap_or_default(), interval.max(MIN_INTERVAL_SECS));
-    let argv = Value::from(argv);
-    Ok(format!(
-        "command.argv = {argv}\n{too_short}command.interval_secs = {interval}\ncommand.timeout_secs = {timeout}"
-    ))
+    _ = write!(lines, "command.interval_secs = {}\ncommand.timeout_secs = {timeout}", interval.max(MIN_INTERVAL_SECS));
+    Ok(lines)
 }
 
 /// The source of a rule about lines.
@@ -231,10 +229,6 @@ fn log(rule: &Json, config: &Json) -> Result<String, String> {
 
 fn is_permanent(rule: &Json) -> bool {
     text(rule, "type") == "permanent"
-}
-
-fn is_text(value: &Json) -> bool {
-    value.as_str().is_some_and(|text| !text.is_empty())
 }
 
 /// A text of an object; none is empty.

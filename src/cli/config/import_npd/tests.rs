@@ -101,6 +101,7 @@ fn what_has_no_equal_says_why() {
     let text = imported(&[
         file,
         json!({"cpu": {"metricsConfigs": {}}}),
+        json!({"plugin": "journald", "pluginConfig": {}, "rules": []}),
         json!({"plugin": "custom", "rules": [
         {"type": "permanent", "condition": "Ready", "reason": "Down", "path": "/bin/x", "timeout": "5s"},
         {"type": "permanent", "condition": "a b", "reason": "Down", "path": "/bin/x", "timeout": "5s"},
@@ -117,6 +118,7 @@ fn what_has_no_equal_says_why() {
     for why in [
         "the journal, not a file",
         "node exporter",
+        "it names no source",
         "Down is not imported: the condition is one of nodevigil's own",
         "\"a b\" is invalid",
         "\"not CamelCase\" is invalid",
