@@ -38,6 +38,17 @@ const PARTS: [(&str, &str); 9] = [
     ("kubelet.(*Kubelet).updateRuntimeUp", "check of the container runtime"),
 ];
 
+/// What a goroutine waits for that has such a function.
+const WAITS: [(&str, &str); 3] = [
+    ("client-go/rest.(*Request)", "the API server"),
+    ("mount-utils.(*Mounter)", "a mount"),
+    ("os/exec.(*Cmd)", "a program"),
+];
+/// The clients of the container runtime.
+const CRI: [&str; 2] = ["(*remoteRuntimeService).", "(*remoteImageService)."];
+/// One that waits for a condition or for others (`sync.Cond.Wait`) may just have nothing to do.
+const LOCKED: [&str; 4] = ["sync.Mutex.Lock", "sync.RWMutex.Lock", "sync.RWMutex.RLock", "semacquire"];
+
 /// Whether a line begins a goroutine.
 pub fn is_header(line: &str) -> bool {
     line.starts_with("goroutine ") && line.ends_with("]:")
@@ -45,17 +56,16 @@ pub fn is_header(line: &str) -> bool {
 
 /// The goroutines of these lines in groups: those of a known part that wait for something known first.
 pub fn groups<'a>(lines: impl IntoIterator<Item = &'a str>) -> Vec<Group> {
+    let lines: Vec<&str> = lines.into_iter().map(str::trim).collect();
     let mut groups: Vec<Group> = Vec::new();
-    let mut open: Option<Group> = None;
-    for line in lines.into_iter().map(str::trim) {
-        if is_header(line) {
-            close(&mut groups, open.take());
-            open = Some(begin(line));
-        } else if let (Some(group), Some(function)) = (&mut open, function(line)) {
-            group.functions.push(function.to_owned());
+    for stack in lines.chunk_by(|_, next| !is_header(next)).filter(|stack| is_header(stack[0])) {
+        let group = Group::of(stack[0], &stack[1..]);
+        let same = |known: &&mut Group| known.state == group.state && known.functions == group.functions;
+        match groups.iter_mut().find(same) {
+            Some(known) => (known.count, known.minutes) = (known.count + 1, known.minutes.max(group.minutes)),
+            None => groups.push(group),
         }
     }
-    close(&mut groups, open);
     let rank = |group: &Group| PARTS.iter().position(|(_, part)| group.part == Some(part)).unwrap_or(PARTS.len());
     groups.sort_by_key(|group| (group.waits_for.is_none(), rank(group), std::cmp::Reverse(group.minutes)));
     groups.truncate(MAX_GROUPS);
@@ -67,35 +77,32 @@ pub fn groups<'a>(lines: impl IntoIterator<Item = &'a str>) -> Vec<Group> {
 
 /// Which part of the kubelet waits for what: a sentence without its beginning; none if no group shows it.
 pub fn blocked(groups: &[Group]) -> Option<String> {
-    let group = groups.iter().find(|group| group.part.is_some() && group.waits_for.is_some())?;
-    let (part, what) = (group.part?, group.waits_for.as_ref()?);
-    Some(match group.minutes {
+    let find = |group: &Group| Some((group.part?, group.waits_for.clone()?, group.minutes));
+    let (part, what, minutes) = groups.iter().find_map(find)?;
+    Some(match minutes {
         0 => format!("its {part} waits for {what}"),
         1 => format!("its {part} has waited 1 minute for {what}"),
         minutes => format!("its {part} has waited {minutes} minutes for {what}"),
     })
 }
 
-/// `goroutine 52 gp=0xc000482fc0 m=nil [select, 2 minutes]:`
-fn begin(header: &str) -> Group {
-    let state = header.rsplit_once('[').map_or("", |(_, state)| state.trim_end_matches("]:"));
-    let mut words = state.split(", ");
-    let state = words.next().unwrap_or_default().to_owned();
-    let minutes = words.find_map(|word| word.strip_suffix(" minutes")?.parse().ok()).unwrap_or_default();
-    Group { count: 1, state, minutes, part: None, waits_for: None, functions: Vec::new() }
+impl Group {
+    /// A goroutine, by its header and its frames: `goroutine 52 gp=0xc000482fc0 m=nil [select, 2 minutes]:`.
+    fn of(header: &str, frames: &[&str]) -> Self {
+        let state = header.rsplit_once('[').map_or("", |(_, state)| state.trim_end_matches("]:"));
+        let mut words = state.split(", ");
+        let state = words.next().unwrap_or_default().to_owned();
+        let minutes = words.find_map(|word| word.strip_suffix(" minutes")?.parse().ok()).unwrap_or_default();
+        let functions: Vec<_> = frames.iter().filter_map(|line| function(line)).map(str::to_owned).collect();
+        let part = named_by(&PARTS, &functions);
+        Self { count: 1, waits_for: waits_for(&state, &functions), state, minutes, part, functions }
+    }
 }
 
-fn close(groups: &mut Vec<Group>, group: Option<Group>) {
-    let Some(mut group) = group else { return };
-    let same = |known: &&mut Group| known.state == group.state && known.functions == group.functions;
-    if let Some(known) = groups.iter_mut().find(same) {
-        (known.count, known.minutes) = (known.count + 1, known.minutes.max(group.minutes));
-        return;
-    }
-    let has = |part: &str| group.functions.iter().any(|function| function.contains(part));
-    group.part = PARTS.iter().find(|(function, _)| has(function)).map(|(_, part)| *part);
-    group.waits_for = waits_for(&group);
-    groups.push(group);
+/// The name in the first row whose function is one of these.
+fn named_by(rows: &[(&str, &'static str)], functions: &[String]) -> Option<&'static str> {
+    let has = |part: &str| functions.iter().any(|function| function.contains(part));
+    rows.iter().find(|(function, _)| has(function)).map(|(_, name)| *name)
 }
 
 /// The function of a frame, without its arguments; none for a line with a file, and for what Go itself runs.
@@ -107,34 +114,21 @@ fn function(line: &str) -> Option<&str> {
 }
 
 /// What the goroutine waits for, if its functions show that.
-fn waits_for(group: &Group) -> Option<String> {
-    let functions = || group.functions.iter().map(String::as_str);
-    let has = |part: &str| functions().any(|function| function.contains(part));
+fn waits_for(state: &str, functions: &[String]) -> Option<String> {
     // The outermost: within a method are those for each version of the interface.
-    let method = |of: &str| functions().rev().find_map(|function| Some(function.split_once(of)?.1)).map(first_word);
-    let cri = ["(*remoteRuntimeService).", "(*remoteImageService)."].into_iter().find_map(method);
-    if let Some(method) = cri {
+    let called = |client: &str| functions.iter().rev().find_map(|function| Some(function.split_once(client)?.1));
+    if let Some(call) = CRI.into_iter().find_map(called) {
+        let method = call.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
         return Some(format!("the container runtime (CRI {method})"));
     }
-    // One that waits for a condition or for others (`sync.Cond.Wait`) may just have nothing to do.
-    if ["sync.Mutex.Lock", "sync.RWMutex.Lock", "sync.RWMutex.RLock", "semacquire"].contains(&group.state.as_str()) {
-        return Some(format!("a lock ({})", functions().find(|name| !name.starts_with("sync."))?));
+    if LOCKED.contains(&state) {
+        return Some(format!("a lock ({})", functions.iter().find(|name| !name.starts_with("sync."))?));
     }
-    if has("client-go/rest.(*Request)") {
-        return Some("the API server".to_owned());
+    if let Some(what) = named_by(&WAITS, functions) {
+        return Some(what.to_owned());
     }
-    if has("mount-utils.(*Mounter)") {
-        return Some("a mount".to_owned());
-    }
-    if has("os/exec.(*Cmd)") {
-        return Some("a program".to_owned());
-    }
-    let file = functions().find(|name| name.starts_with("os.") && !name.starts_with("os.(*Process)"));
-    file.filter(|_| group.state == "syscall").map(|call| format!("the disk ({call})"))
-}
-
-fn first_word(text: &str) -> &str {
-    text.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default()
+    let file = functions.iter().find(|name| name.starts_with("os.") && !name.starts_with("os.(*Process)"));
+    file.filter(|_| state == "syscall").map(|call| format!("the disk ({call})"))
 }
 
 #[cfg(test)]
