@@ -17,6 +17,9 @@ const MAX_TEXT_BYTES: usize = 300;
 /// For so long after a restart a record is about the run before it.
 const END_IS_NEAR: Duration = Duration::from_secs(30);
 
+/// The conditions about a service of which a record shows the unit. Those of custom checks are not among them.
+const OF_SERVICES: [ConditionType; 2] = [ConditionType::KubeletHealthy, ConditionType::ContainerRuntimeHealthy];
+
 /// Shared by all tasks.
 #[derive(Debug, Clone, Default)]
 pub struct Timeline(Arc<Mutex<Seen>>);
@@ -82,6 +85,9 @@ impl Timeline {
 
     /// Takes in of which run of its unit a service is, from what systemd reports of it.
     pub fn unit_seen(&self, kind: ConditionType, event: &BusEvent, now: Uptime) {
+        if !OF_SERVICES.contains(&kind) {
+            return;
+        }
         let mut seen = self.lock();
         let runs = seen.units.entry(kind).or_default();
         if let BusEvent::Read { unit, .. } = event {
@@ -168,12 +174,27 @@ mod tests {
         assert_eq!(timeline.0.lock().unwrap().entries.len(), MAX_ENTRIES);
     }
 
+    fn state(run: &str) -> UnitState {
+        UnitState { invocation: run.into(), main_pid: 7, ..UnitState::default() }
+    }
+
+    fn read(unit: &str, run: &str) -> BusEvent {
+        BusEvent::Read { unit: unit.into(), state: state(run), job: None, dependencies: vec![] }
+    }
+
+    #[test]
+    fn the_service_of_a_custom_check_is_in_no_record() {
+        let (timeline, kubelet) = (Timeline::default(), ConditionType::KubeletHealthy);
+        let [custom, ..] = crate::condition::custom::tests::registered();
+        timeline.unit_seen(custom, &read("chrony.service", "a"), at(1));
+        timeline.unit_seen(kubelet, &read("kubelet.service", "b"), at(1));
+        let wanted = UnitRun { unit: "kubelet.service".into(), invocation: "b".into() };
+        assert_eq!(timeline.units(kubelet, at(2)), [wanted]);
+    }
+
     #[test]
     fn a_record_is_about_the_run_that_has_just_ended() {
         let (timeline, kubelet) = (Timeline::default(), ConditionType::KubeletHealthy);
-        let state = |run: &str| UnitState { invocation: run.into(), main_pid: 7, ..UnitState::default() };
-        let read =
-            |unit: &str, run| BusEvent::Read { unit: unit.into(), state: state(run), job: None, dependencies: vec![] };
         timeline.unit_seen(ConditionType::ContainerRuntimeHealthy, &read("containerd.service", "c"), at(1));
         timeline.unit_seen(kubelet, &read("kubelet.service", "first"), at(1));
         timeline.unit_seen(kubelet, &BusEvent::Changed(state("second")), at(10));
