@@ -10,12 +10,13 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use procfs::process::{MountInfo, Stat};
-use procfs::{Current as _, VmStat};
+use procfs::{Current as _, ProcResult, VmStat};
 use rustix::fs::statvfs;
 use rustix::system::uname;
 use serde_json::{Map, Value, json};
 
 use super::process::waits_in;
+use super::top;
 use crate::files;
 
 /// Between two readings of counters.
@@ -35,39 +36,41 @@ fn vmstat() -> HashMap<String, i64> {
     VmStat::current().map(|VmStat(vmstat)| vmstat).unwrap_or_default()
 }
 
-fn stats() -> impl Iterator<Item = Stat> {
-    procfs::process::all_processes().into_iter().flatten().flatten().filter_map(|process| process.stat().ok())
-}
-
-const fn ticks(stat: &Stat) -> u64 {
-    stat.utime + stat.stime
-}
-
 /// The largest processes, those that use most CPU time within a second, and those that wait in the kernel (state D). By their names: a
 /// command line may hold secrets.
-pub fn processes() -> Value {
-    let before: HashMap<i32, u64> = stats().map(|stat| (stat.pid, ticks(&stat))).collect();
-    sleep(COUNTED_FOR);
-    let all: Vec<_> = stats().collect();
-    let used = |stat: &Stat| before.get(&stat.pid).map_or(0, |before| ticks(stat).saturating_sub(*before));
-    let list = |mut chosen: Vec<&Stat>, rank: &dyn Fn(&Stat) -> u64| {
-        chosen.sort_by_key(|stat| Reverse(rank(stat)));
-        chosen.truncate(LISTED);
-        chosen.into_iter().map(|stat| {
-            let mut process = json!({"pid": stat.pid, "name": stat.comm, "state": stat.state.to_string(),
-                "memory_bytes": stat.rss * procfs::page_size(), "cpu_millis": used(stat) * 1000 / procfs::ticks_per_second().max(1)});
-            if stat.state == 'D' {
-                process["waits_in"] = waits_in(format!("/proc/{}/wchan", stat.pid)).into();
-            }
-            process
-        }).collect::<Value>()
+pub fn processes() -> ProcResult<Value> {
+    let ticks = |stat: &Stat| stat.utime + stat.stime;
+    let used = |(stat, before): &(Stat, Option<Stat>)| {
+        before.as_ref().map_or(0, |before| ticks(stat).saturating_sub(ticks(before)))
     };
-    json!({
+    let all: Vec<_> = top::measure()?.into_iter().map(|one| (used(&one), one.0)).collect();
+    let list = |is_listed: &dyn Fn(&(u64, Stat)) -> bool, rank: &dyn Fn(&(u64, Stat)) -> u64| {
+        let mut chosen: Vec<_> = all.iter().filter(|one| is_listed(one)).collect();
+        chosen.sort_by_key(|one| Reverse(rank(one)));
+        chosen.into_iter().take(LISTED).map(|(used, stat)| process(stat, *used)).collect::<Value>()
+    };
+    let memory = |(_, stat): &(u64, Stat)| stat.rss;
+    Ok(json!({
         "count": all.len(),
-        "by_memory": list(all.iter().collect(), &|stat| stat.rss),
-        "by_cpu": list(all.iter().filter(|stat| used(stat) > 0).collect(), &|stat| used(stat)),
-        "in_state_d": list(all.iter().filter(|stat| stat.state == 'D').collect(), &|stat| stat.rss),
-    })
+        "by_memory": list(&|_| true, &memory),
+        "by_cpu": list(&|(used, _)| *used > 0, &|(used, _)| *used),
+        "in_state_d": list(&|(_, stat)| stat.state == 'D', &memory),
+    }))
+}
+
+/// A process that has used so many ticks of CPU time.
+fn process(stat: &Stat, used: u64) -> Value {
+    let mut process = json!({
+        "pid": stat.pid,
+        "name": stat.comm,
+        "state": stat.state.to_string(),
+        "memory_bytes": top::memory_bytes(stat),
+        "cpu_millis": used * 1000 / procfs::ticks_per_second().max(1),
+    });
+    if stat.state == 'D' {
+        process["waits_in"] = waits_in(format!("/proc/{}/wchan", stat.pid)).into();
+    }
+    process
 }
 
 /// /proc/meminfo, pressure stall information, and the counters of /proc/vmstat that change within a second.
@@ -194,7 +197,7 @@ mod tests {
 
     #[test]
     fn this_host_is_read() {
-        let (processes, memory) = (processes(), memory());
+        let (processes, memory) = (processes().unwrap(), memory());
         assert!(processes["by_memory"][0]["memory_bytes"].as_u64().unwrap() > 0, "{processes}");
         assert!(memory["meminfo"].to_string().contains("MemAvailable: "), "{memory}");
         assert!(counts()["loadavg"].is_string() && versions()["kernel"].is_string());

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::thread;
 use std::time::Duration;
 
+use procfs::ProcResult;
 use procfs::process::{Process as ProcEntry, Stat, all_processes};
 use serde::{Deserialize, Serialize};
 
@@ -46,7 +47,18 @@ pub async fn consumers() -> Output {
 
 /// What the child prints. Takes a second.
 pub fn read() -> Output {
-    let mut all = measure()?;
+    let consumer = |(stat, before): (Stat, Option<Stat>)| {
+        let grown = before.map_or(0, |before| memory_bytes(&stat).saturating_sub(memory_bytes(&before)));
+        let growth = Some(grown / MEASURED_FOR.as_secs()).filter(|growth| *growth >= LEAST_GROWTH);
+        Consumer {
+            pid: stat.pid,
+            cgroup: None,
+            memory_bytes: memory_bytes(&stat),
+            growth_bytes_per_sec: growth.unwrap_or_default(),
+            name: stat.comm,
+        }
+    };
+    let mut all: Vec<_> = measure().map_err(|error| format!("/proc: {error}"))?.into_iter().map(consumer).collect();
     all.sort_unstable_by_key(|consumer| Reverse((consumer.growth_bytes_per_sec, consumer.memory_bytes)));
     all.truncate(PRINTED);
     for consumer in &mut all {
@@ -55,26 +67,24 @@ pub fn read() -> Output {
     Ok(all)
 }
 
-/// All processes, without their cgroups.
-fn measure() -> Output {
-    let before: HashMap<_, _> = resident()?.into_iter().map(|one| (one.pid, one.memory_bytes)).collect();
+/// All processes, each with what it was a second before, if it was there.
+pub fn measure() -> ProcResult<Vec<(Stat, Option<Stat>)>> {
+    let mut before: HashMap<_, _> = stats()?.map(|stat| (stat.pid, stat)).collect();
     thread::sleep(MEASURED_FOR);
-    let mut all = resident()?;
-    for consumer in &mut all {
-        let grown = before.get(&consumer.pid).map_or(0, |before| consumer.memory_bytes.saturating_sub(*before));
-        let growth = grown / MEASURED_FOR.as_secs();
-        consumer.growth_bytes_per_sec = if growth < LEAST_GROWTH { 0 } else { growth };
-    }
-    Ok(all)
+    let with_before = |stat: Stat| {
+        let before = before.remove(&stat.pid);
+        (stat, before)
+    };
+    Ok(stats()?.map(with_before).collect())
 }
 
-fn resident() -> Output {
-    let processes = all_processes().map_err(|error| format!("/proc: {error}"))?;
-    let consumer = |stat: Stat| {
-        let memory_bytes = stat.rss * procfs::page_size();
-        Consumer { pid: stat.pid, name: stat.comm, cgroup: None, memory_bytes, growth_bytes_per_sec: 0 }
-    };
-    Ok(processes.flatten().filter_map(|process| process.stat().ok()).map(consumer).collect())
+fn stats() -> ProcResult<impl Iterator<Item = Stat>> {
+    Ok(all_processes()?.flatten().filter_map(|process| process.stat().ok()))
+}
+
+/// Its resident memory.
+pub fn memory_bytes(stat: &Stat) -> u64 {
+    stat.rss * procfs::page_size()
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ pub async fn complete(name: &str) -> Result<(), String> {
     let started = Instant::now();
     let (units, processes, memory, kernel, file_systems, counts, versions) = tokio::join!(
         of_units(&record.units),
-        read("processes", || Ok(snapshot::processes())),
+        read("processes", || snapshot::processes().map_err(|error| error.to_string())),
         read("memory", || Ok(snapshot::memory())),
         read("kernel_log", || kmsg::last(MAX_KERNEL_LINES).map(Value::from).map_err(|error| error.to_string())),
         read("file_systems", || Ok(snapshot::file_systems())),
@@ -51,10 +51,7 @@ pub async fn complete(name: &str) -> Result<(), String> {
         read("versions", || Ok(snapshot::versions())),
     );
     for (name, read) in units.into_iter().chain([processes, memory, kernel, file_systems, counts, versions]) {
-        match read {
-            Ok(part) => _ = record.parts.insert(name.to_owned(), part),
-            Err(why) => _ = record.missing.insert(name.to_owned(), why),
-        }
+        record.add(name, read);
     }
     record.mask();
     record.took_millis = u64::try_from(started.elapsed().as_millis()).ok();
@@ -69,12 +66,14 @@ async fn read(name: &'static str, work: impl FnOnce() -> Result<Value, String> +
 
 /// What programs print about the units.
 async fn of_units(units: &[UnitRun]) -> Vec<Part> {
-    let _lock = match lock(Path::new(LOCK)) {
+    let locked = match units {
+        [] => Err("systemd has no unit of the kubelet or the container runtime, as far as is known".to_owned()),
+        _ => lock(Path::new(LOCK))
+            .map_err(|error| format!("{LOCK}: {error}; a program that an earlier record has started hangs")),
+    };
+    let _lock = match locked {
         Ok(lock) => lock,
-        Err(error) => {
-            let why = format!("{LOCK}: {error}; a program that an earlier record has started hangs");
-            return vec![("journal", Err(why.clone())), ("units", Err(why))];
-        }
+        Err(why) => return vec![("journal", Err(why.clone())), ("units", Err(why))],
     };
     let (mut parts, properties) = tokio::join!(journals(units), properties(units));
     parts.push(properties);
@@ -126,6 +125,13 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_record_says_that_no_unit_is_known() {
+        let parts = of_units(&[]).await;
+        let is_told = |(_, part): &Part| part.as_ref().is_err_and(|why| why.starts_with("systemd has no unit"));
+        assert!(parts.len() == 2 && parts.iter().all(is_told), "{parts:?}");
+    }
 
     #[test]
     fn a_program_that_outlives_the_record_keeps_the_lock() {

@@ -75,6 +75,14 @@ impl Record {
         }
     }
 
+    /// Adds a part, or why it is missing.
+    pub fn add(&mut self, name: &str, part: Result<Value, String>) {
+        match part {
+            Ok(part) => _ = self.parts.insert(name.to_owned(), part),
+            Err(why) => _ = self.missing.insert(name.to_owned(), why),
+        }
+    }
+
     /// Removes secrets and control characters.
     pub fn mask(&mut self) {
         let conditions = [&mut self.condition].into_iter().chain(&mut self.conditions);
