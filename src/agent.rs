@@ -101,8 +101,9 @@ impl Agent {
         kubelet: KubeletSeen,
         mut recorder: Recorder,
     ) -> Self {
-        // What an earlier run of the agent has left in memory: a problem that lasts keeps its record.
+        // What an earlier run of the agent has left in memory, which a boot clears: a problem that lasts keeps its record.
         let (now, left) = (clock::uptime(), StatusReport::read(Path::new(status::PATH)).ok());
+        recorder.last_boot = left.as_ref().and_then(|report| report.last_boot.clone());
         let left = left.filter(|report| clock::wall().duration_since(report.written_at) < LEFT_COUNTS_FOR);
         recorder.adopt(&left.map(|report| report.conditions(now)).unwrap_or_default(), now);
         let downgraded = settings.reasons.iter().map(|(reason, settings)| (*reason, settings.shown_as));
@@ -122,13 +123,14 @@ impl Agent {
         }
     }
 
-    /// Takes in how the last boot ended. The first agent of a boot creates an Event.
-    pub fn last_boot_found(&mut self, found: LastBoot, is_first: bool) {
-        tracing::info!("{}", found.message);
-        if is_first {
-            let (reason, text, is_warning) = (last_boot::EVENT_REASON, found.message.clone(), !found.is_clean);
-            self.transitions.try_send(Occurrence::Note { reason, text, is_warning, at: clock::uptime() }).ok();
+    /// Takes in how the last boot ended, and creates an Event, unless an earlier agent of this boot has: one that could not write to the disk.
+    pub fn last_boot_found(&mut self, found: LastBoot) {
+        if self.recorder.last_boot.is_some() {
+            return;
         }
+        tracing::info!("{}", found.message);
+        let (reason, text, is_warning) = (last_boot::EVENT_REASON, found.message.clone(), !found.is_clean);
+        self.transitions.try_send(Occurrence::Note { reason, text, is_warning, at: clock::uptime() }).ok();
         self.recorder.last_boot = Some(found.message);
     }
 

@@ -219,7 +219,7 @@ async fn serve_until_stopped(settings: Settings, troubles: Troubles) -> anyhow::
                 notify("STOPPING=1");
                 return Ok(stop::stop(&mut agent, api, &settings.kubernetes).await);
             }
-            Ok(Some((found, is_first))) = &mut last_boot => agent.last_boot_found(found, is_first),
+            Ok(Some(found)) = &mut last_boot => agent.last_boot_found(found),
             () = &mut service_started => {
                 tracing::warn!("nodevigil.service has started on this host, so this pod ends; it will wait when it is started again");
                 return Ok(0);

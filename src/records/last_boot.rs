@@ -16,8 +16,6 @@ use crate::host::snapshot::boot_id;
 /// The reason of the Event.
 pub const EVENT_REASON: &str = "LastBootEnded";
 const MARKER: &str = "/var/lib/nodevigil/boot.json";
-/// What was found out, for the agents of this boot that are started later.
-const FOUND: &str = "/run/nodevigil/last-boot.json";
 /// Where the kernel keeps what it said before it panicked, and where systemd-pstore.service moves that.
 const PSTORE: [&str; 2] = ["/sys/fs/pstore", "/var/lib/systemd/pstore"];
 const MAX_PSTORE_FILES: usize = 64;
@@ -29,63 +27,65 @@ const MAX_PANIC_BYTES: usize = 400;
 const MAX_PANIC_TRACE: usize = 120;
 const MAX_NAMES: usize = 3;
 
-/// What the agent was doing when it last wrote the marker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// How the agent ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
-    Running,
-    /// It ended, and nothing told that the host shuts down.
-    Stopped,
-    /// It ended in a shutdown of the host.
-    Shutdown,
+enum End {
+    /// In a shutdown of the host.
+    Shutdown(Timestamp),
+    /// Nothing told that the host shuts down.
+    Stopped(Timestamp),
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Marker {
     boot_id: String,
-    state: State,
-    /// When the agent of that boot started first, or ended.
-    at: Timestamp,
+    /// When the agent of that boot started first.
+    since: Timestamp,
+    /// None while it runs.
+    end: Option<End>,
 }
 
 /// How the previous boot ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LastBoot {
     pub message: String,
     /// Whether nothing speaks for a reset or a crash.
     pub is_clean: bool,
 }
 
-/// Marks that the agent runs, and finds out how the previous boot ended; `true` if this is the first time in this boot. None if no agent ran
-/// in an earlier boot. Waits for the disk.
-pub fn begin() -> Option<(LastBoot, bool)> {
-    let boot_id = boot_id();
-    let read = |path: &str| files::read(Path::new(path), MAX_BYTES).ok();
-    let marker: Option<Marker> = read(MARKER).and_then(|text| serde_json::from_str(&text).ok());
-    mark(&boot_id, State::Running, marker.as_ref());
-    if let Some(found) = read(FOUND).and_then(|text| serde_json::from_str(&text).ok()) {
-        return Some((found, false));
-    }
-    let marker = marker.filter(|marker| marker.boot_id != boot_id)?;
-    let names: Vec<_> = store::list().into_iter().map(|kept| kept.name).collect();
-    let found = judge(&marker, &names, panic_since(marker.at));
-    let written = serde_json::to_string(&found).map_err(io::Error::other);
-    if let Err(error) = written.and_then(|text| files::replace(Path::new(FOUND), 0o644, &text)) {
-        tracing::warn!("{FOUND}: {error}; a restarted agent says again how the previous boot ended");
-    }
-    Some((found, true))
+/// Marks that the agent runs, and finds out how the previous boot ended. None if no agent ran in an earlier boot, or one has already
+/// started in this boot. Waits for the disk.
+pub fn begin() -> Option<LastBoot> {
+    let (left, boot_id) = (read(), boot_id());
+    let found = left.as_ref().filter(|left| left.boot_id != boot_id).map(|before| {
+        let names: Vec<_> = store::list().into_iter().map(|kept| kept.name).collect();
+        judge(before, &names, panic_since(before.since))
+    });
+    write(&begun(left.as_ref(), &boot_id, wall()));
+    found
+}
+
+/// The marker of an agent that starts, by the one that was left.
+fn begun(left: Option<&Marker>, boot_id: &str, now: Timestamp) -> Marker {
+    let since = left.filter(|left| left.boot_id == boot_id).map_or(now, |left| left.since);
+    Marker { boot_id: boot_id.to_owned(), since, end: None }
 }
 
 /// Marks how the agent ended. Waits for the disk.
-pub fn end(state: State) {
-    mark(&boot_id(), state, None);
+pub fn end(is_shutdown: bool) {
+    let end = if is_shutdown { End::Shutdown } else { End::Stopped };
+    if let Some(marker) = read().filter(|marker| marker.boot_id == boot_id()) {
+        write(&Marker { end: Some(end(wall())), ..marker });
+    }
 }
 
-/// A running agent keeps the time of its boot's first one.
-fn mark(boot_id: &str, state: State, before: Option<&Marker>) {
-    let before = before.filter(|before| before.boot_id == boot_id && before.state == State::Running);
-    let at = before.map_or_else(wall, |before| before.at);
-    let text = serde_json::to_string(&Marker { boot_id: boot_id.to_owned(), state, at }).map_err(io::Error::other);
+fn read() -> Option<Marker> {
+    serde_json::from_str(&files::read(Path::new(MARKER), MAX_BYTES).ok()?).ok()
+}
+
+fn write(marker: &Marker) {
+    let text = serde_json::to_string(marker).map_err(io::Error::other);
     if let Err(error) = text.and_then(|text| files::replace(Path::new(MARKER), 0o600, &text)) {
         tracing::warn!("{MARKER}: {error}; the next boot does not say how this one ended");
     }
@@ -93,19 +93,19 @@ fn mark(boot_id: &str, state: State, before: Option<&Marker>) {
 
 /// `records`: their names, the newest first.
 fn judge(marker: &Marker, records: &[String], panic: Option<String>) -> LastBoot {
-    let since = names::start(marker.at);
+    let (since, start) = (marker.since, names::start(marker.since));
     let of_boot: Vec<&str> =
-        records.iter().map(String::as_str).filter(|name| *name >= since.as_str()).take(MAX_NAMES).collect();
-    let (at, is_clean) = (marker.at, marker.state != State::Running && panic.is_none());
-    let mut message = match marker.state {
+        records.iter().map(String::as_str).filter(|name| *name >= start.as_str()).take(MAX_NAMES).collect();
+    let is_clean = marker.end.is_some() && panic.is_none();
+    let mut message = match marker.end {
         _ if panic.is_some() => "the previous boot ended with a kernel panic".to_owned(),
-        State::Shutdown => format!("the previous boot ended with a shutdown at {at:.0}"),
-        State::Stopped => format!("nodevigil was stopped at {at:.0}, so how the previous boot ended is not known"),
-        State::Running => {
-            format!(
-                "the previous boot, in which nodevigil ran since {at:.0}, ended without a shutdown: by a reset, a power failure or a crash"
-            )
+        Some(End::Shutdown(at)) => format!("the previous boot ended with a shutdown at {at:.0}"),
+        Some(End::Stopped(at)) => {
+            format!("nodevigil was stopped at {at:.0}, so how the previous boot ended is not known")
         }
+        None => format!(
+            "the previous boot, in which nodevigil ran since {since:.0}, ended without a shutdown: by a reset, a power failure or a crash"
+        ),
     };
     if !is_clean && !of_boot.is_empty() {
         message = format!("{message}; its last records: {}", of_boot.join(", "));
@@ -164,29 +164,43 @@ fn panic_lines(text: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn judged(state: State, panic: Option<&str>) -> LastBoot {
-        let at = "2026-11-28T18:00:00Z".parse().unwrap();
+    fn time(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    fn judged(end: Option<End>, panic: Option<&str>) -> LastBoot {
+        let marker = Marker { boot_id: "a".into(), since: time("2026-11-28T18:00:00Z"), end };
         let names = ["20261128t184502z-kubelet-crashed", "20261127t184502z-kubelet-hung"].map(str::to_owned);
-        judge(&Marker { boot_id: "a".into(), state, at }, &names, panic.map(str::to_owned))
+        judge(&marker, &names, panic.map(str::to_owned))
     }
 
     #[test]
     fn a_boot_that_ends_without_a_shutdown_is_told_with_its_own_records() {
-        let shutdown = judged(State::Shutdown, None);
+        let at = time("2026-11-28T19:00:00Z");
+        let shutdown = judged(Some(End::Shutdown(at)), None);
         assert_eq!(
             (shutdown.message.as_str(), shutdown.is_clean),
-            ("the previous boot ended with a shutdown at 2026-11-28T18:00:00Z", true)
+            ("the previous boot ended with a shutdown at 2026-11-28T19:00:00Z", true)
         );
-        let reset = judged(State::Running, None);
+        let reset = judged(None, None);
         assert!(reset.message.ends_with("; its last records: 20261128t184502z-kubelet-crashed") && !reset.is_clean);
-        let stopped = judged(State::Stopped, None);
+        let stopped = judged(Some(End::Stopped(at)), None);
         assert!(stopped.message.contains("is not known") && stopped.is_clean, "{stopped:?}");
-        let panic = judged(State::Running, Some("Kernel panic - not syncing")).message;
+        let panic = judged(None, Some("Kernel panic - not syncing")).message;
         assert!(
             panic.starts_with("the previous boot ended with a kernel panic")
                 && panic.ends_with(": Kernel panic - not syncing"),
             "{panic}"
         );
+    }
+
+    #[test]
+    fn an_agent_that_was_stopped_and_started_again_keeps_the_beginning_of_its_boot() {
+        let (first, later) = (time("2026-11-28T18:00:00Z"), time("2026-11-28T19:00:00Z"));
+        let marker = begun(None, "a", first);
+        let stopped = Marker { end: Some(End::Stopped(later)), ..marker.clone() };
+        assert_eq!(begun(Some(&stopped), "a", later), marker);
+        assert_eq!(begun(Some(&stopped), "b", later).since, later);
     }
 
     #[test]

@@ -47,12 +47,9 @@ pub async fn stop(agent: &mut Agent, mut api: watch::Receiver<ApiFacts>, setting
     let daemonset = pod::daemonset();
     let why = timeout(WHY_WAIT, why_stopped(daemonset.is_some())).await;
     let why = why.ok().and_then(Result::ok).unwrap_or(Stop::Other);
-    let state = match why {
-        Stop::Shutdown => last_boot::State::Shutdown,
-        // In a shutdown the bus may have ended first.
-        Stop::OfUnit | Stop::Other => last_boot::State::Stopped,
-    };
-    blocking::run("marking the end of the boot", MARK_WAIT, move || last_boot::end(state)).await.ok();
+    // In a shutdown the bus may have ended first: then it counts as a stop.
+    let is_shutdown = why == Stop::Shutdown;
+    blocking::run("marking the end of the boot", MARK_WAIT, move || last_boot::end(is_shutdown)).await.ok();
     let is_last = match daemonset {
         Some(name) => {
             timeout(POD_WHY_WAIT, is_wanted(&name, settings)).await.is_ok_and(|wanted| wanted.is_ok_and(|it| !it))

@@ -211,7 +211,7 @@ pub fn a_shutdown_is_no_fault(scene: &Scene) -> Result<()> {
     let stopped = node.kubelet().shown_since(from).into_iter().find(|shown| shown.reason == "NodevigilStopped");
     ensure!(stopped.is_none(), "{stopped:?}");
     let marker = node.sh("cat /var/lib/nodevigil/boot.json")?;
-    ensure!(marker.contains("\"state\":\"shutdown\""), "the next boot does not know of the shutdown: {marker}");
+    ensure!(marker.contains("\"end\":{\"shutdown\":"), "the next boot does not know of the shutdown: {marker}");
     Ok(())
 }
 

@@ -172,7 +172,7 @@ pub fn are_uploaded_until_the_server_takes_them(scene: &Scene) -> Result<()> {
 
 /// The machine's boot stays the same, so what an agent of another boot would have left is put there.
 pub fn of_the_last_boot_are_named_with_its_panic(scene: &Scene) -> Result<()> {
-    let marker = r#"{"boot_id": "another", "state": "running", "at": "2026-01-01T00:00:00Z"}"#;
+    let marker = r#"{"boot_id": "another", "since": "2026-01-01T00:00:00Z"}"#;
     let dump = "Panic#1 Part1\n<6>[  12.1] ok\n<0>[  13.5] Kernel panic - not syncing: sysrq triggered crash\n";
     let node = scene.healthy_with(|node| {
         node.file("/var/lib/nodevigil/boot.json", marker)
