@@ -105,7 +105,10 @@ impl Agent {
         let (now, left) = (clock::uptime(), StatusReport::read(Path::new(status::PATH)).ok());
         recorder.last_boot = left.as_ref().and_then(|report| report.last_boot.clone());
         let left = left.filter(|report| clock::wall().duration_since(report.written_at) < LEFT_COUNTS_FOR);
-        recorder.adopt(&left.map(|report| report.conditions(now)).unwrap_or_default(), now);
+        let left = left.map(|report| report.conditions(now)).unwrap_or_default();
+        for condition in &left {
+            recorder.names.adopt(condition, now);
+        }
         let downgraded = settings.reasons.iter().map(|(reason, settings)| (*reason, settings.shown_as));
         Self {
             engine: Engine::new(settings.conditions.healthy_for_secs.duration(), downgraded.collect()),
@@ -199,7 +202,7 @@ impl Agent {
         });
         let before = self.desired.borrow().conditions.clone();
         let time = Now::read(self.api.server_time);
-        self.recorder.name(&before, &mut conditions, time);
+        self.recorder.names.add(&before, &mut conditions, time);
         if before != conditions {
             self.publish(&before, conditions, now);
             // The publisher sends first: a record and status.json take milliseconds.

@@ -67,7 +67,7 @@ impl Records {
 pub fn names(all: &[Kept]) -> Value {
     let record = |kept: &Kept| {
         let record = kept.read().ok();
-        json!({"name": kept.name, "path": kept.path, "bytes": kept.bytes, "uploaded": kept.is_uploaded(),
+        json!({"name": kept.name, "path": kept.path, "bytes": kept.bytes, "uploaded": kept.is_uploaded,
             "begun_at": record.as_ref().map(|record| record.begun_at), "condition": record.map(|record| record.condition)})
     };
     all.iter().map(record).collect()
@@ -89,66 +89,57 @@ fn list(all: &[Kept], now: Timestamp) -> String {
     table::text(["NAME", "AGE", "CONDITION", "MESSAGE"], all.iter().map(row))
 }
 
-/// A record as a person reads it.
-struct Page {
-    text: String,
-    colored: bool,
-}
-
-impl Page {
-    fn heading(&mut self, name: &str) {
-        let (bold, plain) = if self.colored { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
-        self.text.extend(["\n", bold, &redact::escape_controls(name), plain, "\n"]);
-    }
-
-    fn line(&mut self, depth: usize, line: &str) {
-        self.text.extend(["  ".repeat(depth), redact::escape_controls(line), "\n".to_owned()]);
-    }
-
-    /// Lists and objects of plain values take one line each.
-    fn value(&mut self, depth: usize, value: &Value) {
-        match value {
-            Value::Array(list) => list.iter().for_each(|value| self.value(depth, value)),
-            Value::Object(fields) if !is_plain(fields) => {
-                for (name, value) in fields {
-                    if value.is_array() || value.is_object() {
-                        self.line(depth, &format!("{name}:"));
-                        self.value(depth + 1, value);
-                    } else {
-                        self.line(depth, &format!("{name}: {}", plain(value)));
-                    }
-                }
-            }
-            value => self.line(depth, &plain(value)),
-        }
-    }
-}
-
-/// What, when and why; then the timeline and the parts.
+/// A record as a person reads it: what, when and why; then the timeline and the parts.
 fn show(record: &Record, colored: bool) -> String {
     let Record { name, node, agent_version, begun_at, condition, .. } = record;
-    let mut page = Page { text: String::new(), colored };
-    page.line(0, &format!("{name}: {} is {} ({})", condition.kind, condition.status.name(), condition.reason));
-    page.line(0, &condition.message);
-    page.line(0, &format!("Recorded at {begun_at} on {node} by nodevigil {agent_version}"));
-    page.heading("timeline");
-    for Entry { at, until, times, source, text } in &record.timeline {
+    let escape = |line: String| redact::escape_controls(&line);
+    let head = [
+        format!("{name}: {} is {} ({})", condition.kind, condition.status.name(), condition.reason),
+        condition.message.clone(),
+        format!("Recorded at {begun_at} on {node} by nodevigil {agent_version}"),
+    ];
+    let timeline = record.timeline.iter().map(|Entry { at, until, times, source, text }| {
         let times = until.map_or_else(String::new, |until| format!(" ({times} times, until {until:.3})"));
-        page.line(1, &format!("{at:.3} {source}: {text}{times}"));
+        format!("{at:.3} {source}: {text}{times}")
+    });
+    let conditions = record
+        .conditions
+        .iter()
+        .map(|ConditionPart { kind, status, reason, message }| format!("{kind} {} {reason}: {message}", status.name()));
+    let mut sections =
+        vec![("timeline".to_owned(), timeline.collect()), ("conditions".to_owned(), conditions.collect())];
+    sections.extend(record.parts.iter().map(|(name, part)| (name.clone(), lines(part))));
+    let missing = |(name, why): (&String, &String)| (format!("{name} is missing or incomplete"), vec![why.clone()]);
+    sections.extend(record.missing.iter().map(missing));
+
+    let (bold, plain) = if colored { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
+    let mut text = head.map(escape).join("\n") + "\n";
+    for (name, lines) in sections {
+        text.extend(["\n", bold, &escape(name), plain, "\n"]);
+        text.extend(lines.into_iter().map(|line| format!("  {}\n", escape(line))));
     }
-    page.heading("conditions");
-    for ConditionPart { kind, status, reason, message } in &record.conditions {
-        page.line(1, &format!("{kind} {} {reason}: {message}", status.name()));
+    text
+}
+
+/// A part as lines. Lists and objects of plain values take one line each.
+fn lines(value: &Value) -> Vec<String> {
+    match value {
+        Value::Array(list) => list.iter().flat_map(lines).collect(),
+        Value::Object(fields) if !is_plain(fields) => {
+            fields.iter().flat_map(|(name, value)| of_field(name, value)).collect()
+        }
+        value => vec![plain(value)],
     }
-    for (name, part) in &record.parts {
-        page.heading(name);
-        page.value(1, part);
+}
+
+fn of_field(name: &str, value: &Value) -> Vec<String> {
+    match value {
+        Value::Array(_) | Value::Object(_) => {
+            let indented = lines(value).into_iter().map(|line| format!("  {line}"));
+            [format!("{name}:")].into_iter().chain(indented).collect()
+        }
+        value => vec![format!("{name}: {}", plain(value))],
     }
-    for (name, why) in &record.missing {
-        page.heading(&format!("{name} is missing or incomplete"));
-        page.line(1, why);
-    }
-    page.text
 }
 
 fn is_plain(fields: &Map<String, Value>) -> bool {

@@ -16,12 +16,13 @@ use std::convert::Infallible;
 use std::path::Path;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use serde_json::Value;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::sleep;
 
 use self::names::Names;
 use self::record::{ConditionPart, Record};
-use crate::condition::{Condition, Uptime};
+use crate::condition::Condition;
 use crate::host::clock::{Now, uptime};
 use crate::host::timeline::Timeline;
 use crate::host::{blocking, child};
@@ -42,7 +43,7 @@ const WAITING: usize = 8;
 /// Names the records of problems, and begins them.
 #[derive(Debug)]
 pub struct Recorder {
-    names: Names,
+    pub names: Names,
     timeline: Timeline,
     records: mpsc::Sender<Record>,
     /// How the boot before this one ended, once that is known.
@@ -61,16 +62,6 @@ impl Recorder {
         (recorder, run(settings, received, troubles))
     }
 
-    /// Takes over the names that an earlier run of the agent has given.
-    pub fn adopt<'a>(&mut self, conditions: impl IntoIterator<Item = &'a Condition>, now: Uptime) {
-        conditions.into_iter().for_each(|condition| self.names.adopt(condition, now));
-    }
-
-    /// Adds the name of its record to the message of each problem.
-    pub fn name(&mut self, before: &[Condition], conditions: &mut [Condition], now: Now) {
-        self.names.add(before, conditions, now);
-    }
-
     /// Notes a transition in the timeline.
     pub fn transition(&self, to: &Condition) {
         let text = format!("{} ({}): {}", to.status.name(), to.reason, to.message);
@@ -79,7 +70,7 @@ impl Recorder {
 
     /// Begins the records that were named since the last call: writes to /run what is known. What finds the queue full is not completed.
     pub fn begin(&mut self, conditions: &[Condition], node: &str, now: Now) {
-        for (name, kind) in self.names.take_new() {
+        for (name, kind) in std::mem::take(&mut self.names.new) {
             let Some(condition) = conditions.iter().find(|condition| condition.kind == kind) else { continue };
             let mut record = Record {
                 conditions: conditions.iter().map(ConditionPart::from).collect(),
@@ -87,10 +78,8 @@ impl Recorder {
                 units: self.timeline.units(kind, now.uptime),
                 ..Record::new(name, node, condition, now.wall)
             };
-            match self.timeline.findings() {
-                Some(findings) => _ = record.parts.insert("check".to_owned(), findings.into()),
-                None => _ = record.missing.insert("check".to_owned(), "there has been no check yet".to_owned()),
-            }
+            let findings = self.timeline.findings().ok_or_else(|| "there has been no check yet".to_owned());
+            record.add("check", findings.map(Value::from));
             record.mask();
             // In memory, so that it is left whatever becomes of those that wait.
             if let Err(error) = store::write(Path::new(store::VOLATILE), &record) {
@@ -104,18 +93,18 @@ impl Recorder {
 
 /// Completes one record at a time, and uploads them if the settings say where to.
 async fn run(settings: RecordSettings, mut records: mpsc::Receiver<Record>, troubles: Troubles) -> Infallible {
-    let uploads = upload::Uploads::new(settings, troubles);
+    let completed = Notify::new();
     let complete = async {
         while let Some(record) = records.recv().await {
             sleep(START_AFTER).await;
             complete_one(&record).await;
-            uploads.wake();
+            completed.notify_one();
         }
         std::future::pending().await
     };
     tokio::select! {
         never = complete => never,
-        never = uploads.run() => never,
+        never = upload::run(&settings, &troubles, &completed) => never,
     }
 }
 

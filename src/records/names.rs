@@ -37,7 +37,7 @@ pub struct Names {
     /// When the records of the last hour were begun.
     begun: VecDeque<Uptime>,
     /// Records that were named and not begun yet.
-    new: Vec<(String, ConditionType)>,
+    pub new: Vec<(String, ConditionType)>,
 }
 
 impl Names {
@@ -93,11 +93,6 @@ impl Names {
         self.new.push((name.clone(), condition.kind));
         Some(name)
     }
-
-    /// The records that were named since the last call.
-    pub fn take_new(&mut self) -> Vec<(String, ConditionType)> {
-        std::mem::take(&mut self.new)
-    }
 }
 
 /// A message without the name of a record, and that name.
@@ -144,7 +139,7 @@ mod tests {
     fn shown(names: &mut Names, before: &[Condition], reason: Reason, secs: u64) -> (Vec<Condition>, usize) {
         let mut conditions = vec![condition(reason, "m")];
         names.add(before, &mut conditions, now(secs));
-        (conditions, names.take_new().len())
+        (conditions, std::mem::take(&mut names.new).len())
     }
 
     #[test]

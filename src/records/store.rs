@@ -1,13 +1,13 @@
 //! Where records are kept: on the disk, and in /run while the disk cannot be written to.
 
 use std::cmp::Reverse;
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use rustix::fs::OFlags;
+use rustix::fs::{Mode, OFlags, open};
 
 use super::names::is_name;
 use super::record::{MAX_BYTES, Record};
@@ -19,8 +19,9 @@ pub const VOLATILE: &str = "/run/nodevigil/records";
 /// What is kept in each: the newest.
 const MAX_RECORDS: usize = 20;
 const MAX_TOTAL_BYTES: u64 = 4 << 20;
-/// The extension of the mark next to a record that was uploaded.
-const UPLOADED: &str = "uploaded";
+/// The mode of a record, and of one that was uploaded. One that replaces it, because it was not complete, is uploaded again.
+const MODE: u32 = 0o600;
+const UPLOADED: u32 = 0o400;
 /// A cloud keeps what is written to them. The first that can be opened is used.
 const CONSOLES: [&str; 2] = ["/dev/console", "/dev/ttyS0"];
 const MAX_CONSOLE_BYTES: usize = 600;
@@ -32,6 +33,7 @@ pub struct Kept {
     pub path: PathBuf,
     pub bytes: u64,
     pub modified: Option<SystemTime>,
+    pub is_uploaded: bool,
 }
 
 impl Kept {
@@ -39,14 +41,6 @@ impl Kept {
     fn age(&self) -> Reverse<(String, Option<SystemTime>)> {
         let second = self.name.split('-').next().unwrap_or_default();
         Reverse((second.to_owned(), self.modified))
-    }
-
-    pub fn is_uploaded(&self) -> bool {
-        self.path.with_extension(UPLOADED).exists()
-    }
-
-    pub fn mark_uploaded(&self) -> io::Result<()> {
-        files::replace(&self.path.with_extension(UPLOADED), 0o600, "")
     }
 
     pub fn read(&self) -> io::Result<Record> {
@@ -57,6 +51,11 @@ impl Kept {
     pub fn text(&self) -> io::Result<String> {
         files::read(&self.path, MAX_BYTES as u64)
     }
+}
+
+/// Marks a record as uploaded.
+pub fn mark_uploaded(file: &File) -> io::Result<()> {
+    file.set_permissions(Permissions::from_mode(UPLOADED))
 }
 
 pub fn read(path: &Path) -> io::Result<Record> {
@@ -74,13 +73,14 @@ pub fn list() -> Vec<Kept> {
     all
 }
 
-fn list_in(directory: &Path) -> Vec<Kept> {
+pub(super) fn list_in(directory: &Path) -> Vec<Kept> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let kept = |entry: fs::DirEntry| {
         let path = entry.path();
         let name = path.file_name()?.to_str()?.strip_suffix(".json").filter(|name| is_name(name))?.to_owned();
         let metadata = entry.metadata().ok()?;
-        Some(Kept { name, bytes: metadata.len(), path, modified: metadata.modified().ok() })
+        let is_uploaded = metadata.mode() & 0o777 == UPLOADED;
+        Some(Kept { name, bytes: metadata.len(), path, modified: metadata.modified().ok(), is_uploaded })
     };
     let mut all: Vec<_> = entries.filter_map(kept).collect();
     all.sort_by_cached_key(Kept::age);
@@ -92,36 +92,31 @@ pub fn write(directory: &Path, record: &Record) -> io::Result<()> {
     let path = directory.join(format!("{}.json", record.name));
     let written = (|| {
         DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-        files::replace(&path, 0o600, &record.clone().text()?)?;
+        files::replace(&path, MODE, &record.clone().text()?)?;
         // So that its name outlives a power failure too.
-        fs::File::open(directory)?.sync_all()
+        File::open(directory)?.sync_all()
     })();
     prune(directory, &record.name);
     written.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
-/// Removes the oldest that are too many, and what is left of records that are gone. `written` stays, even if the clock was ahead when the
+/// Removes the oldest that are too many, and what a crash has left of another write. `written` stays, even if the clock was ahead when the
 /// others were written.
 fn prune(directory: &Path, written: &str) {
     let mut kept = list_in(directory);
     kept.sort_by_key(|record| record.name != written);
     let mut total = 0;
-    let mut fits = |record: &Kept| {
+    for (index, record) in kept.iter().enumerate() {
         total += record.bytes;
-        total <= MAX_TOTAL_BYTES
-    };
-    let fitting = kept.iter().take(MAX_RECORDS).take_while(|record| fits(record)).count();
-    for record in kept.split_off(fitting) {
-        fs::remove_file(&record.path).ok();
-    }
-    // In memory another process may be writing what is not complete.
-    let left: &[&str] = if directory == Path::new(VOLATILE) { &[UPLOADED] } else { &[UPLOADED, "tmp"] };
-    for path in fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()) {
-        let [name, extension] = [path.file_prefix(), path.extension()].map(|part| part?.to_str());
-        let is_of_none = |name: &str| is_name(name) && kept.iter().all(|record| record.name != name);
-        if name.is_some_and(is_of_none) && extension.is_some_and(|extension| left.contains(&extension)) {
-            fs::remove_file(&path).ok();
+        if index >= MAX_RECORDS || total > MAX_TOTAL_BYTES {
+            fs::remove_file(&record.path).ok();
         }
+    }
+    // In memory another process may be writing.
+    if directory != Path::new(VOLATILE) {
+        let left = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
+        left.filter(|path| path.extension().is_some_and(|extension| extension == "tmp"))
+            .for_each(|path| _ = fs::remove_file(path).ok());
     }
 }
 
@@ -129,8 +124,6 @@ fn prune(directory: &Path, written: &str) {
 pub fn keep(record: &Record) -> io::Result<()> {
     // First in memory: the disk may hang.
     write(Path::new(VOLATILE), record)?;
-    // What was uploaded, if anything, was not complete.
-    fs::remove_file(Path::new(VOLATILE).join(&record.name).with_added_extension(UPLOADED)).ok();
     write(Path::new(PERSISTENT), record)?;
     fs::remove_file(Path::new(VOLATILE).join(format!("{}.json", record.name)))
 }
@@ -151,18 +144,15 @@ pub fn not_on_disk(record: &Record, why: &str) -> String {
 
 /// Writes a line to the console, which may be all that is left of the machine. May hang.
 pub fn say_on_console(line: &str) {
-    let flags = OFlags::NOCTTY | OFlags::NONBLOCK;
-    let flags = i32::try_from(flags.bits()).unwrap_or_default();
-    let open = |path: &&str| OpenOptions::new().write(true).custom_flags(flags).open(path).ok();
-    if let Some(mut console) = CONSOLES.iter().find_map(open) {
-        console.write_all(format!("\r\n{line}\r\n").as_bytes()).ok();
+    let flags = OFlags::WRONLY | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let console = CONSOLES.iter().find_map(|path| open(*path, flags, Mode::empty()).ok());
+    if let Some(console) = console {
+        File::from(console).write_all(format!("\r\n{line}\r\n").as_bytes()).ok();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
     use super::*;
     use crate::records::record::tests::record;
 
@@ -172,22 +162,20 @@ mod tests {
         for name in ["20261128t184502z-kubelet-crashed", "20261128t184502z-kubelet-crash-looping"] {
             write(directory.path(), &record(name)).unwrap();
         }
-        let file = fs::File::open(directory.path().join("20261128t184502z-kubelet-crashed.json")).unwrap();
+        let file = File::open(directory.path().join("20261128t184502z-kubelet-crashed.json")).unwrap();
         file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
         assert_eq!(list_in(directory.path())[0].name, "20261128t184502z-kubelet-crash-looping");
     }
 
     #[test]
-    fn what_was_just_written_stays_and_what_belongs_to_no_record_goes() {
+    fn what_was_just_written_stays_and_what_a_crash_has_left_goes() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path();
         // By a clock that was ahead.
         for number in 0..20 {
             write(path, &record(&format!("20361128t1845{number:02}z-kubelet-crashed"))).unwrap();
         }
-        for left in ["20261127t184502z-a.json.tmp", "20261127t184502z-a.uploaded"] {
-            fs::write(path.join(left), "").unwrap();
-        }
+        fs::write(path.join("20261127t184502z-a.json.tmp"), "").unwrap();
         write(path, &record("20261128t184502z-kubelet-crashed")).unwrap();
         assert_eq!(fs::read_dir(path).unwrap().count(), 20);
         assert_eq!(list_in(path)[19].name, "20261128t184502z-kubelet-crashed");
@@ -200,14 +188,16 @@ mod tests {
         let name = |number: usize| format!("20261128t1845{number:02}z-kubelet-crashed");
         for number in 0..25 {
             write(&path, &record(&name(number))).unwrap();
-            fs::write(path.join(name(number)).with_extension("uploaded"), "").unwrap();
         }
         let kept = list_in(&path);
         assert_eq!((kept.len(), kept[0].name.clone(), kept[19].name.clone()), (20, name(24), name(5)));
-        assert_eq!(fs::read_dir(&path).unwrap().count(), 40, "marks are removed with their records");
         assert_eq!(kept[0].read().unwrap(), record(&name(24)));
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&path), mode(&kept[0].path)), (0o700, 0o600));
+        mark_uploaded(&File::open(&kept[0].path).unwrap()).unwrap();
+        assert!(list_in(&path)[0].is_uploaded && !kept[0].is_uploaded);
+        write(&path, &record(&name(24))).unwrap();
+        assert!(!list_in(&path)[0].is_uploaded, "it is another one");
         fs::write(path.join("20261128t184559z-large.json"), vec![b'x'; 4 << 20]).unwrap();
         prune(&path, &name(24));
         assert_eq!(list_in(&path).len(), 1, "4 MiB");

@@ -1,11 +1,11 @@
 //! Sends records to a server: one at a time, each until the server has taken it or the record is no longer kept.
 
 use std::convert::Infallible;
+use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use jiff::Timestamp;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, Client, Proxy, StatusCode};
@@ -17,7 +17,6 @@ use super::record::Record;
 use super::store::{self, Kept};
 use crate::files;
 use crate::host::child;
-use crate::host::clock::wall;
 use crate::settings::RecordSettings;
 use crate::trouble::{Trouble, Troubles};
 
@@ -32,54 +31,34 @@ const TIMEOUT: Duration = Duration::from_mins(15);
 const RETRY: (Duration, Duration) = (Duration::from_secs(5), Duration::from_hours(1));
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// The uploads of the agent. A child makes them, because a client for HTTPS takes memory that the agent keeps in RAM.
-#[derive(Debug)]
-pub struct Uploads {
-    settings: RecordSettings,
-    troubles: Troubles,
-    new: Notify,
+/// Uploads what an earlier run of the agent has left, and then each `new` record. A child does it, because a client for HTTPS takes memory
+/// that the agent keeps in RAM.
+pub async fn run(settings: &RecordSettings, troubles: &Troubles, new: &Notify) -> Infallible {
+    if settings.upload_url.is_none() {
+        return std::future::pending().await;
+    }
+    let mut wait = RETRY.0;
+    loop {
+        let uploaded = run_child(settings).await;
+        troubles.replace(Trouble::RecordsNotUploaded, uploaded.as_ref().err().cloned());
+        if uploaded.is_ok() {
+            wait = RETRY.0;
+            new.notified().await;
+        } else {
+            timeout(wait, new.notified()).await.ok();
+            // A new record does not shorten the wait of a server in trouble below this.
+            sleep(RETRY.0).await;
+            wait = (wait * 2).min(RETRY.1);
+        }
+    }
 }
 
-impl Uploads {
-    pub fn new(settings: RecordSettings, troubles: Troubles) -> Self {
-        Self { settings, troubles, new: Notify::new() }
-    }
-
-    /// There is a new record.
-    pub fn wake(&self) {
-        self.new.notify_one();
-    }
-
-    /// Uploads what an earlier run of the agent has left, and then each new record.
-    pub async fn run(&self) -> Infallible {
-        if self.settings.upload_url.is_none() {
-            return std::future::pending().await;
-        }
-        let mut wait = RETRY.0;
-        loop {
-            let uploaded = self.upload().await;
-            self.troubles.replace(Trouble::RecordsNotUploaded, uploaded.as_ref().err().cloned());
-            if uploaded.is_ok() {
-                wait = RETRY.0;
-                self.new.notified().await;
-            } else {
-                timeout(wait, self.new.notified()).await.ok();
-                // A new record does not shorten the wait of a server in trouble below this.
-                sleep(RETRY.0).await;
-                wait = (wait * 2).min(RETRY.1);
-            }
-        }
-    }
-
-    async fn upload(&self) -> Result<(), String> {
-        let mut command = child::own_command();
-        let settings = serde_json::to_string(&self.settings).map_err(|error| error.to_string())?;
-        command.arg(SUBCOMMAND).env(SETTINGS, settings);
-        let (status, output) = child::run(command, TIMEOUT).await.map_err(|error| error.to_string())?;
-        let result: Result<(), String> =
-            serde_json::from_slice(&output).map_err(|_| format!("nodevigil {SUBCOMMAND}: {status}"))?;
-        result
-    }
+async fn run_child(settings: &RecordSettings) -> Result<(), String> {
+    let mut command = child::own_command();
+    let settings = serde_json::to_string(settings).map_err(|error| error.to_string())?;
+    command.arg(SUBCOMMAND).env(SETTINGS, settings);
+    let (status, output) = child::run(command, TIMEOUT).await.map_err(|error| error.to_string())?;
+    serde_json::from_slice(&output).unwrap_or_else(|_| Err(format!("nodevigil {SUBCOMMAND}: {status}")))
 }
 
 /// What the child does: uploads every record that has no mark yet, the oldest first.
@@ -90,18 +69,17 @@ pub async fn upload_all() -> Result<(), String> {
     let uploaded = async {
         let settings: RecordSettings = serde_json::from_str(&std::env::var(SETTINGS).unwrap_or_default())?;
         let template = settings.upload_url.as_deref().context("there is no [records] upload_url")?;
-        let waiting: Vec<Kept> = store::list().into_iter().rev().filter(|kept| !kept.is_uploaded()).collect();
+        let waiting: Vec<Kept> = store::list().into_iter().rev().filter(|kept| !kept.is_uploaded).collect();
         if waiting.is_empty() {
             return Ok(());
         }
         let client = client(&settings)?;
         let mut result = Ok(());
         for kept in waiting {
-            // One that fails keeps no other from being uploaded.
-            let Some(record) = kept.read().ok().filter(|record| is_ready(record, wall())) else { continue };
+            let Some(record) = completed(&kept).await else { continue };
             let url = template.replace("{node}", &record.node).replace("{record}", &kept.name);
-            let uploaded = upload(&client, &url, &kept).await.and_then(|()| Ok(kept.mark_uploaded()?));
-            result = uploaded.with_context(|| kept.name.clone()).and(result);
+            // One that fails keeps no other from being uploaded.
+            result = upload(&client, &url, &kept).await.with_context(|| kept.name.clone()).and(result);
         }
         result
     };
@@ -109,11 +87,13 @@ pub async fn upload_all() -> Result<(), String> {
 }
 
 async fn upload(client: &Client, url: &str, kept: &Kept) -> anyhow::Result<()> {
+    // Opened first, so that what replaces the record meanwhile is not marked.
+    let file = File::open(&kept.path)?;
     let request = client.put(url).header(CONTENT_TYPE, "application/json").body(kept.text()?);
     let answer = request.send().await.map_err(reqwest::Error::without_url)?;
     let status = answer.status();
     ensure!(is_taken(status), "the server answered {status}");
-    Ok(())
+    Ok(store::mark_uploaded(&file)?)
 }
 
 /// A server that lets a node replace nothing answers 409 or 412 if it has the record.
@@ -121,9 +101,13 @@ fn is_taken(status: StatusCode) -> bool {
     status.is_success() || [StatusCode::CONFLICT, StatusCode::PRECONDITION_FAILED].contains(&status)
 }
 
-/// Whether nothing more comes: it is complete, or its time for that is over.
-fn is_ready(record: &Record, now: Timestamp) -> bool {
-    record.took_millis.is_some() || now.duration_since(record.begun_at).unsigned_abs() > COMPLETION_TIMEOUT
+/// A record to which nothing more comes: it is complete, or its time for that is over. None if it has been moved meanwhile, after which the
+/// agent uploads again.
+async fn completed(kept: &Kept) -> Option<Record> {
+    if kept.read().ok()?.took_millis.is_none() {
+        sleep(COMPLETION_TIMEOUT).await;
+    }
+    kept.read().ok()
 }
 
 fn client(settings: &RecordSettings) -> anyhow::Result<Client> {
@@ -173,17 +157,23 @@ mod tests {
 
     use tokio::io::{AsyncBufReadExt as _, BufReader};
     use tokio::net::TcpListener;
+    use tokio::time::Instant;
 
     use super::*;
     use crate::records::record::tests::record;
 
-    #[test]
-    fn a_record_is_uploaded_once_nothing_more_comes() {
+    #[tokio::test(start_paused = true)]
+    async fn a_record_is_uploaded_once_nothing_more_comes() {
+        let directory = tempfile::tempdir().unwrap();
         let mut record = record("20261128t184502z-kubelet-crashed");
-        let ready = |record: &Record, secs| is_ready(record, record.begun_at + Duration::from_secs(secs));
-        assert_eq!([10, 11].map(|secs| ready(&record, secs)), [false, true], "its completion failed");
-        record.took_millis = Some(1000);
-        assert!(ready(&record, 1));
+        let mut waited = async |took_millis| {
+            record.took_millis = took_millis;
+            store::write(directory.path(), &record).unwrap();
+            let (kept, began) = (store::list_in(directory.path()).remove(0), Instant::now());
+            assert_eq!(completed(&kept).await.as_ref(), Some(&record));
+            began.elapsed().as_secs()
+        };
+        assert_eq!((waited(None).await, waited(Some(1000)).await), (10, 0), "the completion of the first one failed");
     }
 
     #[test]
