@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::process::Command;
 
-use super::clock::of_monotonic;
+use super::clock::Monotonic;
 use super::cloud_init::CloudInit;
 use super::credential::Credential;
 use super::endpoint::{Endpoint, usual_units};
@@ -137,7 +137,7 @@ fn parse_units(output: &str) -> Vec<Unit> {
             file_state: text("UnitFileState").to_owned(),
             result: text("Result").to_owned(),
             main_pid: text("MainPID").parse().unwrap_or_default(),
-            active_since: (micros != 0).then(|| of_monotonic(Duration::from_micros(micros))),
+            active_since: (micros != 0).then(|| Monotonic::from_micros(micros).uptime()),
             invocation: text("InvocationID").to_owned(),
         }
     };

@@ -21,11 +21,26 @@ pub fn uptime() -> Uptime {
     Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
 }
 
-/// A time of `CLOCK_MONOTONIC`, as systemd has it, which stands still while the host is suspended. It is exact if the host was not suspended
-/// since. The clock of the kernel's log is about the same, but drifts from it by seconds in months.
-pub fn of_monotonic(at: Duration) -> Uptime {
-    let now = Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default();
-    uptime().saturating_sub(now.saturating_sub(at))
+/// A time of `CLOCK_MONOTONIC`, as systemd has it, which stands still while the host is suspended. The clock of the kernel's log is about
+/// the same, but drifts from it by seconds in months.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Monotonic(Duration);
+
+impl Monotonic {
+    pub const fn from_micros(micros: u64) -> Self {
+        Self(Duration::from_micros(micros))
+    }
+
+    /// As dmesg shows it.
+    pub const fn as_secs(self) -> f64 {
+        self.0.as_secs_f64()
+    }
+
+    /// By the clock that goes on: exact if the host was not suspended since, and otherwise later by the time of the suspend.
+    pub fn uptime(self) -> Uptime {
+        let now = Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default();
+        uptime().saturating_sub(now.saturating_sub(self.0))
+    }
 }
 
 /// The next multiple of `every`, in whole seconds. What is periodic is due together then, because to wake up costs more than most of
@@ -137,7 +152,7 @@ mod tests {
     #[test]
     fn a_time_of_the_clock_that_stands_still_during_a_suspend_is_so_long_ago() {
         let monotonic = Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap();
-        let (at, now) = (of_monotonic(monotonic), uptime());
+        let (at, now) = (Monotonic(monotonic).uptime(), uptime());
         assert!(at <= now && now < at + Duration::from_secs(9), "{at:?} {now:?}");
     }
 }

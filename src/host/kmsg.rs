@@ -12,7 +12,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{broadcast, watch};
 use tokio::time::sleep;
 
-use super::clock::of_monotonic;
+use super::clock::Monotonic;
 use super::oom::{OomKill, OomLines};
 use super::watched;
 use crate::condition::Uptime;
@@ -130,8 +130,8 @@ impl KernelLog {
     }
 
     fn pass_on(&self, record: &[u8], oom: &mut OomLines, is_old: bool) {
-        let Some(mut line) = kernel_line(record, is_old) else { return };
-        line.at = of_monotonic(line.at);
+        let Some((level, at, text)) = kernel_line(record) else { return };
+        let line = Line { level, text: text.to_owned(), at: at.uptime(), is_old };
         // It fails if there is no receiver.
         if let Some(kill) = oom.take(&line.text).filter(|_| !is_old) {
             self.kills.send(kill).ok();
@@ -150,8 +150,8 @@ pub fn last(count: usize) -> io::Result<Vec<String>> {
     // As many as a log of 16 MiB may have, so that a storm does not keep it from ending.
     for _ in 0..100_000 {
         let Ok(record) = read(&log, &mut buffer) else { break };
-        let line = kernel_line(record, true);
-        lines.extend(line.map(|line| format!("[{:.6}] {}", line.at.as_secs_f64(), line.text)));
+        let line = kernel_line(record);
+        lines.extend(line.map(|(_, at, text)| format!("[{:.6}] {text}", at.as_secs())));
         if lines.len() > count {
             lines.pop_front();
         }
@@ -174,15 +174,15 @@ fn open_at(position: SeekFrom) -> io::Result<AsyncFd<OwnedFd>> {
     watched(log)
 }
 
-/// A record `level,sequence,microseconds,…;text` with the time of its own clock, if the kernel itself wrote it: what user space writes to
-/// /dev/kmsg has another facility than 0.
-fn kernel_line(record: &[u8], is_old: bool) -> Option<Line> {
+/// The level, the time and the text of a record `level,sequence,microseconds,…;text`, if the kernel itself wrote it: what user space writes
+/// to /dev/kmsg has another facility than 0.
+fn kernel_line(record: &[u8]) -> Option<(u8, Monotonic, &str)> {
     let record = std::str::from_utf8(record).ok()?;
     let (prefix, text) = record.split_once(';')?;
     let mut fields = prefix.split(',');
     let level = fields.next()?.parse().ok().filter(|priority| *priority < 8)?;
-    let at = Duration::from_micros(fields.nth(1)?.parse().ok()?);
-    Some(Line { level, text: text.lines().next().unwrap_or_default().to_owned(), at, is_old })
+    let at = Monotonic::from_micros(fields.nth(1)?.parse().ok()?);
+    Some((level, at, text.lines().next().unwrap_or_default()))
 }
 
 #[cfg(test)]
@@ -192,14 +192,13 @@ mod tests {
     #[test]
     fn only_the_kernels_own_lines_count() {
         let kernel = b"6,339,5140900,-;Out of memory: Killed process 7 (x)\n SUBSYSTEM=acpi\n";
-        let text = "Out of memory: Killed process 7 (x)".to_owned();
-        let line = Line { level: 6, text, at: Duration::from_micros(5_140_900), is_old: false };
-        assert_eq!(kernel_line(kernel, false), Some(line));
+        let wanted = (6, Monotonic::from_micros(5_140_900), "Out of memory: Killed process 7 (x)");
+        assert_eq!(kernel_line(kernel), Some(wanted));
         let of_a_user = b"14,340,5140901,-;Out of memory: Killed process 7 (x)\n";
         // kubernetes/node-problem-detector#1071: `echo … >/dev/kmsg`, to test an alert.
         let of_a_test = b"12,5003,1000003600,-;INFO: task kubelet:7 blocked for more than 300 seconds.\n";
         for none in [&of_a_user[..], of_a_test, b"x,340,1;y\n", b"6,340;y\n", b""] {
-            assert_eq!(kernel_line(none, false), None, "{}", none.escape_ascii());
+            assert_eq!(kernel_line(none), None, "{}", none.escape_ascii());
         }
     }
 }

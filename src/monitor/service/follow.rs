@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use super::Service;
 use super::ended::Run;
 use crate::condition::{ConditionType, Uptime};
-use crate::host::clock::uptime;
+use crate::host::clock::{uptime, wall};
 use crate::host::oom::OomKill;
 use crate::host::process::{Cgroup, Process, ProcessId, cgroup};
 use crate::host::systemd::{self, BusEvent, JobKind};
@@ -107,7 +107,7 @@ impl Follower {
     /// Reads whether a package manager has stopped the service, if that is to be known.
     pub fn read_upgrade(&mut self, service: &Service, now: Uptime) {
         let Some((pid, ago)) = service.wants_upgrade(now).filter(|_| self.reading.is_empty()) else { return };
-        let since = SystemTime::now() - ago - UPGRADES_TAKE;
+        let since = SystemTime::from(wall()) - ago - UPGRADES_TAKE;
         self.reading.spawn(async move {
             let read = move || {
                 let (is_locked, is_replaced) = packages::read(Path::new("/"), since);
