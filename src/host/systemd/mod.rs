@@ -61,10 +61,12 @@ pub enum JobKind {
     Other,
 }
 
-/// A service with which systemd stops the unit, such as that of `BindsTo=`.
+/// A service that the unit requires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dependency {
     pub unit: String,
+    /// Whether systemd stops the unit when this service fails (`BindsTo=`).
+    pub is_bound: bool,
     pub active_state: String,
     /// `Result` of its last run; another value than `success` means that it was not stopped by a job.
     pub result: String,
@@ -151,8 +153,8 @@ struct Session {
     state: UnitState,
     /// [`CHANGED_AT`] of that state.
     changed_at: u64,
-    /// The names of the services that the unit depends on.
-    dependencies: Vec<String>,
+    /// The services that the unit requires, and whether it is bound to them.
+    dependencies: Vec<(String, bool)>,
     events: mpsc::Sender<BusEvent>,
     /// Reads of jobs: systemd has one job of a unit at a time, so few are under way.
     job_reads: JoinSet<Option<BusEvent>>,
@@ -284,6 +286,11 @@ impl Session {
         let properties = self.systemd.service(&self.path).await?;
         self.merge(&properties);
         self.dependencies = dependencies(&properties);
+        // docker.service is bound to containerd.service: systemd stops both if that fails, and by a job also a kubelet that requires docker.
+        for (required, _) in self.dependencies.clone().into_iter().filter(|(_, is_bound)| !is_bound) {
+            let path = self.systemd.load(&required).await?;
+            self.dependencies.extend(dependencies(&self.systemd.service(&path).await?));
+        }
         let job = properties.get("Job").and_then(job_id);
         let dependencies = self.systemd.dependencies(&self.dependencies).await;
         let (unit, state) = (self.unit.clone(), self.state.clone());
@@ -384,25 +391,25 @@ impl Systemd {
     }
 
     /// A job's kind; of a stop job, also the services that may have brought it. None if it is over already.
-    async fn read_job(&self, id: u32, path: &str, dependencies: &[String]) -> Option<BusEvent> {
+    async fn read_job(&self, id: u32, path: &str, dependencies: &[(String, bool)]) -> Option<BusEvent> {
         let kind = self.job_kind(path).await.ok()?;
         let dependencies = if kind == JobKind::Stop { self.dependencies(dependencies).await } else { Vec::new() };
         Some(BusEvent::Job { id, kind, dependencies })
     }
 
     /// The state of these services; one that cannot be read is left out.
-    async fn dependencies(&self, units: &[String]) -> Vec<Dependency> {
+    async fn dependencies(&self, units: &[(String, bool)]) -> Vec<Dependency> {
         let mut found = Vec::new();
-        for unit in units {
+        for (unit, is_bound) in units.iter().cloned() {
             let read = async {
-                let path = self.load(unit).await?;
+                let path = self.load(&unit).await?;
                 let active_state = self.text(&path, UNIT, "ActiveState").await?;
                 let has_job = job_id(&self.property(&path, UNIT, "Job").await?).is_some();
                 let is_ending =
                     active_state == "deactivating" || waits_to_restart(&self.text(&path, UNIT, "SubState").await?);
                 let ends_by_itself = is_ending && !has_job;
                 let result = self.text(&path, SERVICE, "Result").await?;
-                zbus::Result::Ok(Dependency { unit: unit.clone(), active_state, result, ends_by_itself })
+                zbus::Result::Ok(Dependency { unit, is_bound, active_state, result, ends_by_itself })
             };
             found.extend(read.await);
         }

@@ -106,11 +106,12 @@ pub(super) fn merge(unit: &mut UnitState, properties: &HashMap<String, OwnedVari
 /// Services that are followed at most.
 const MAX_DEPENDENCIES: usize = 8;
 
-/// The services whose failure makes systemd stop the unit: those of `BindsTo=`. With those of `Requires=` and the like it is stopped only
-/// if they are stopped by a job (systemd.unit(5)).
-pub(super) fn dependencies(properties: &HashMap<String, OwnedVariant>) -> Vec<String> {
-    let names: Vec<String> = properties.get("BindsTo").map(read).unwrap_or_default();
-    names.into_iter().filter(|name| name.ends_with(".service")).take(MAX_DEPENDENCIES).collect()
+/// The services without which systemd does not start the unit, and whether it also stops the unit when they fail: those of `BindsTo=`. With
+/// those of `Requires=` the unit is stopped only if they are stopped by a job (systemd.unit(5)).
+pub(super) fn dependencies(properties: &HashMap<String, OwnedVariant>) -> Vec<(String, bool)> {
+    let names = |property| properties.get(property).map(read::<Vec<String>>).unwrap_or_default().into_iter();
+    let bound = names("BindsTo").map(|name| (name, true)).chain(names("Requires").map(|name| (name, false)));
+    bound.filter(|(name, _)| name.ends_with(".service")).take(MAX_DEPENDENCIES).collect()
 }
 
 /// A unit's `Job`; none if it has none, which systemd writes as number 0.
@@ -139,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_services_that_the_unit_is_bound_to_are_found() {
+    fn the_services_that_the_unit_requires_are_found() {
         let list = |units: &[&str]| {
             let units: Vec<String> = units.iter().map(|unit| (*unit).to_owned()).collect();
             Variant::from(units).try_to_owned().unwrap()
@@ -148,7 +149,8 @@ mod tests {
             ("Requires".to_owned(), list(&["system.slice", "sysinit.target", "a.service"])),
             ("BindsTo".to_owned(), list(&["data.mount", "containerd.service"])),
         ]);
-        assert_eq!(dependencies(&properties), ["containerd.service"]);
+        let wanted = [("containerd.service".to_owned(), true), ("a.service".to_owned(), false)];
+        assert_eq!(dependencies(&properties), wanted);
         assert!(dependencies(&HashMap::new()).is_empty());
     }
 

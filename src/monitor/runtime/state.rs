@@ -219,11 +219,13 @@ impl Runtime {
             }
             Judgement::Ended(ended) => View::found(Reason::ContainerRuntimeDown, self.has_ended(ended)),
             // Which socket is the kubelet's is a guess, and nothing has answered there.
-            Judgement::UnitFailed(why) if !is_known && is_guess => View::Unexplained(finding(why)),
-            Judgement::UnitFailed(why) | Judgement::LeftStopped(why) => View::found(Reason::ContainerRuntimeDown, why),
-            Judgement::Starting(why) | Judgement::NotFound(why) | Judgement::StoppedWithDependency(why) => {
-                View::Unknown(finding(why))
+            Judgement::UnitFailed(why) | Judgement::StoppedWithDependency(why) if !is_known && is_guess => {
+                View::Unexplained(finding(why))
             }
+            Judgement::UnitFailed(why) | Judgement::LeftStopped(why) | Judgement::StoppedWithDependency(why) => {
+                View::found(Reason::ContainerRuntimeDown, why)
+            }
+            Judgement::Starting(why) | Judgement::NotFound(why) => View::Unknown(finding(why)),
             Judgement::Unexplained(why) => View::Unexplained(finding(why)),
         })
     }

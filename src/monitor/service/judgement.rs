@@ -23,8 +23,8 @@ pub enum Judgement<'a> {
     UnitFailed(String),
     /// An upgrade of packages has stopped it and not started it again, although systemd starts it at boot.
     LeftStopped(String),
-    /// systemd stopped it because another unit failed, which has been back or failed for good for two minutes. systemd starts such a
-    /// unit neither then nor by its `Restart=`.
+    /// systemd stopped it, or did not start it at boot, because another unit failed, two minutes after that is back or has failed for good.
+    /// systemd starts such a unit neither then nor by its `Restart=`.
     StoppedWithDependency(String),
     /// No process is watched, and no fault is known.
     NotFound(String),
@@ -116,9 +116,12 @@ impl Service {
             }
             (.., Some(failed)) => failed,
             (_, "activating", None) => Judgement::Starting(self.starting()),
-            (_, "inactive", None) if !unit.was_started => {
-                Judgement::NotFound(format!("{name} has not been started since boot"))
-            }
+            (_, "inactive", None) if !unit.was_started => match &self.starts.blocked_by {
+                Some((other, since)) if now >= *since + DEPENDENCY_WAIT => Judgement::StoppedWithDependency(format!(
+                    "systemd has not started {name} because {other} failed, and does not try again: systemctl start {name}"
+                )),
+                _ => Judgement::NotFound(format!("{name} has not been started since boot")),
+            },
             (_, state, None) => Judgement::Unexplained(format!(
                 "{name} is {state}; it ended while nodevigil was not running: see journalctl -u {name}"
             )),

@@ -70,6 +70,8 @@ struct FailedStarts {
     failed_since: Option<Uptime>,
     /// The attempts since it last had a process, or since somebody has stopped it.
     attempts: Option<Attempts>,
+    /// The failed service for want of which systemd has never started the unit, and since when that has been seen.
+    blocked_by: Option<(String, Uptime)>,
 }
 
 #[derive(Debug, Default)]
@@ -255,7 +257,8 @@ impl Service {
             // A service that somebody stops has a job, or has ended with success: that stop is meant for this one too.
             let has_failed =
                 |one: &&Dependency| one.ends_by_itself || (one.result != "success" && one.active_state != "active");
-            self.jobs.stopped_with = dependencies.iter().find(has_failed).map(|dependency| dependency.unit.clone());
+            let mut bound = dependencies.iter().filter(|one| one.is_bound);
+            self.jobs.stopped_with = bound.find(has_failed).map(|dependency| dependency.unit.clone());
         }
         let Some(ended) = self.last_end.as_mut().filter(|_| self.running.is_none()) else { return };
         match (kind, ended.cause) {
@@ -265,8 +268,12 @@ impl Service {
         }
     }
 
-    /// Takes in whether the service with which it was stopped is back, or has failed for good.
+    /// Takes in whether a service that it requires has failed, and whether the one with which it was stopped is back or has failed for good.
     fn dependencies_read(&mut self, dependencies: &[Dependency], now: Uptime) {
+        let failed = dependencies.iter().find(|one| one.active_state == "failed").map(|one| (one.unit.clone(), now));
+        let is_unstarted = self.unit.active_state == "inactive" && !self.unit.was_started && !self.jobs.is_any_open();
+        let is_blocked = is_unstarted && self.unit.file_state.starts_with("enabled");
+        self.starts.blocked_by = self.starts.blocked_by.take().or(failed).filter(|_| is_blocked);
         let Some(Ended { dependency: Some(stopped_with), .. }) = &mut self.last_end else { return };
         let is_settled = dependencies.iter().any(|dependency| {
             dependency.unit == stopped_with.unit && ["active", "failed"].contains(&dependency.active_state.as_str())

@@ -597,7 +597,7 @@ fn a_process_that_cannot_be_watched_is_named() {
 fn a_stop_with_a_failed_service_is_a_problem_when_that_is_back_for_two_minutes() {
     let containerd = |active_state: &str, result: &str| {
         let (unit, active_state, result) = ("containerd.service".into(), active_state.into(), result.into());
-        vec![Dependency { unit, active_state, result, ends_by_itself: false }]
+        vec![Dependency { unit, is_bound: true, active_state, result, ends_by_itself: false }]
     };
     let stopped = |dependencies: Vec<Dependency>| {
         let [queued, _] = job(JobKind::Stop);
@@ -624,4 +624,7 @@ fn a_stop_with_a_failed_service_is_a_problem_when_that_is_back_for_two_minutes()
     story.is("stopped");
 
     stopped(containerd("deactivating", "success")).is("stopped");
+    // With `Requires=` a failure stops nothing: somebody has.
+    let required = containerd("failed", "exit-code").into_iter().map(|one| Dependency { is_bound: false, ..one });
+    stopped(required.collect()).is("stopped");
 }

@@ -106,7 +106,7 @@ fn a_kubelet_that_is_stopped_with_a_runtime_that_systemd_restarts_is_a_problem()
     let stopped_with = |active_state: &str, ends_by_itself| {
         let containerd = |active_state: &str, ends_by_itself| {
             let (unit, active_state) = ("containerd.service".to_owned(), active_state.to_owned());
-            vec![Dependency { unit, active_state, result: "success".into(), ends_by_itself }]
+            vec![Dependency { unit, is_bound: true, active_state, result: "success".into(), ends_by_itself }]
         };
         let [queued, _] = job(JobKind::Stop);
         let mut story = Story::healthy();
@@ -125,6 +125,43 @@ fn a_kubelet_that_is_stopped_with_a_runtime_that_systemd_restarts_is_a_problem()
     // `systemctl stop containerd`, and a start right after it.
     for active_state in ["deactivating", "inactive", "activating"] {
         stopped_with(active_state, false).reports(Status::Unknown, Reason::KubeletStoppedByOperator);
+    }
+}
+
+/// kubernetes/kubernetes#118607, coreos/coreos-kubernetes#377: "Dependency failed for Kubernetes Kubelet" at boot. systemd tries such a
+/// start once, whatever `Restart=` says, and also if the other service comes up after all.
+#[test]
+fn an_enabled_kubelet_that_systemd_has_not_started_for_want_of_another_service_is_a_problem() {
+    let boot = |file_state: &str, states: [&str; 3], job| {
+        let never = UnitState { was_started: false, ..unit("inactive", 0, LastProcess::default(), "success") };
+        let never = UnitState { file_state: file_state.into(), ..never };
+        let mut story = Story::new(never.clone());
+        for active_state in states {
+            let (unit, active_state, result) = ("docker.service".into(), active_state.to_owned(), "exit-code".into());
+            let dependencies = vec![Dependency { unit, is_bound: false, active_state, result, ends_by_itself: false }];
+            let (unit, state) = ("kubelet.service".to_owned(), never.clone());
+            story.happens(ServiceEvent::Bus(BusEvent::Read { unit, state, job, dependencies }));
+            story.wait(Duration::from_mins(1));
+        }
+        story
+    };
+    for states in [["activating", "failed", "failed"], ["failed", "activating", "active"]] {
+        let mut story = boot("enabled", states, None);
+        story.wait(Duration::from_mins(1));
+        let message = story.reports(Status::False, Reason::KubeletStoppedWithDependency);
+        let wanted = "systemd has not started kubelet.service because docker.service failed, and does not try again";
+        assert!(message.starts_with(wanted), "{message}");
+        story.happens(changed(running(900)));
+        story.open(900, story.now);
+        story.probe(900, Probe::Healthy);
+        story.reports(Status::True, Reason::KubeletIsHealthy);
+    }
+    for (file_state, states, job) in [
+        ("disabled", ["failed"; 3], None),
+        ("enabled", ["activating", "activating", "failed"], None),
+        ("enabled", ["failed"; 3], Some(7)),
+    ] {
+        boot(file_state, states, job).reports(Status::Unknown, Reason::KubeletNotFound);
     }
 }
 

@@ -239,29 +239,6 @@ fn an_end_without_an_explanation_is_unexplained_and_a_kubelet_that_was_never_sta
 }
 
 #[test]
-fn a_kubelet_that_was_stopped_with_a_failed_service_is_a_problem_when_that_is_back_for_two_minutes() {
-    let containerd = |active_state: &str| {
-        let (unit, active_state) = ("containerd.service".to_owned(), active_state.to_owned());
-        vec![Dependency { unit, active_state, result: "signal".into(), ends_by_itself: false }]
-    };
-    let [queued, _] = job(JobKind::Stop);
-    let mut story = Story::healthy();
-    story.happens(queued);
-    let dependencies = containerd("activating");
-    story.happens(ServiceEvent::Bus(BusEvent::Job { id: 7, kind: JobKind::Stop, dependencies }));
-    story.all([ServiceEvent::Exited(812), job_removed("done")]);
-    story.reports(Status::Unknown, Reason::KubeletNotFound);
-    let (unit, state) = ("kubelet.service".to_owned(), unit("inactive", 0, exited(812, 0), "success"));
-    story.happens(ServiceEvent::Bus(BusEvent::Read { unit, state, job: None, dependencies: containerd("active") }));
-    story.wait(Duration::from_secs(119));
-    story.reports(Status::Unknown, Reason::KubeletNotFound);
-    story.wait(Duration::from_secs(1));
-    let message = story.reports(Status::False, Reason::KubeletStoppedWithDependency);
-    let wanted = "systemd stopped kubelet.service because containerd.service failed, and has not started it again";
-    assert_eq!(message, format!("{wanted}: systemctl start kubelet.service"));
-}
-
-#[test]
 fn restarts_in_quick_succession_flip_nothing_although_a_process_between_them_is_never_seen() {
     let mut story = Story::healthy();
     story.all(job(JobKind::Restart));

@@ -38,3 +38,21 @@ fn a_runtime_that_answers_nobody_is_hung_if_the_kubelet_agrees() {
     stopped.fails(&Probe::TimedOut);
     stopped.reports(Status::Unknown, Reason::ContainerRuntimeNotFound);
 }
+
+/// crc-org/crc#2775, openshift/installer#2104: crio-wipe.service fails at boot, and CRI-O requires it.
+#[test]
+fn an_enabled_runtime_that_systemd_has_not_started_for_want_of_another_service_is_down() {
+    let mut story = Story::new();
+    for active_state in ["failed"; 4] {
+        story.fails(&Probe::NoListener);
+        let never = UnitState { was_started: false, ..unit("inactive", 0, LastProcess::default(), "success") };
+        let state = UnitState { file_state: "enabled".into(), ..never };
+        let (other, active_state, result) = ("crio-wipe.service".into(), active_state.into(), "exit-code".into());
+        let dependency = Dependency { unit: other, is_bound: false, active_state, result, ends_by_itself: false };
+        let (unit, dependencies) = ("containerd.service".into(), vec![dependency]);
+        story.happens(ServiceEvent::Bus(BusEvent::Read { unit, state, job: None, dependencies }));
+        story.now += Duration::from_mins(1);
+    }
+    let message = story.reports(Status::False, Reason::ContainerRuntimeDown);
+    assert!(message.starts_with("systemd has not started containerd.service because crio-wipe.service"), "{message}");
+}

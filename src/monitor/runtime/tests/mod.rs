@@ -15,7 +15,7 @@ use crate::host::cri::Probe;
 use crate::host::endpoint::Endpoint;
 use crate::host::pressure::Pressure;
 use crate::host::process::{ProcessId, Sample, ThreadWait};
-use crate::host::systemd::{BusEvent, JobKind, LastProcess, UnitState};
+use crate::host::systemd::{BusEvent, Dependency, JobKind, LastProcess, UnitState};
 use crate::monitor::service::follow::ServiceEvent;
 use crate::monitor::service::tests::{changed, exited, job, job_removed, opened, read, reports, running, unit};
 

@@ -186,19 +186,22 @@ pub fn a_stop_of_the_runtime_is_a_stop_job_too(scene: &Scene) -> Result<()> {
 }
 
 pub fn a_kubelet_that_was_stopped_with_a_failed_runtime_is_a_problem(scene: &Scene) -> Result<()> {
-    stopped_with_its_runtime(scene, "KILL")
+    stopped_with_its_runtime(scene, "KILL", "[Unit]\nBindsTo=containerd.service\nAfter=containerd.service\n")
 }
 
+/// The kubelet requires a service that is bound to the runtime, as docker.service was to containerd.service.
 pub fn a_kubelet_that_was_stopped_with_a_runtime_that_ended_cleanly_is_a_problem(scene: &Scene) -> Result<()> {
-    stopped_with_its_runtime(scene, "TERM")
+    stopped_with_its_runtime(scene, "TERM", "[Unit]\nRequires=engine.service\nAfter=engine.service\n")
 }
 
 /// systemd stops a kubelet whose container runtime ends, and does not start it again when the runtime is back.
-fn stopped_with_its_runtime(scene: &Scene, signal: &str) -> Result<()> {
-    let unit = "[Unit]\nBindsTo=containerd.service\nAfter=containerd.service\n";
+fn stopped_with_its_runtime(scene: &Scene, signal: &str, unit: &str) -> Result<()> {
     let runtime = "[Service]\nRestart=always\nRestartSec=1\n";
+    let engine =
+        "[Unit]\nBindsTo=containerd.service\nAfter=containerd.service\n[Service]\nExecStart=/usr/bin/sleep infinity\n";
     let node = scene.healthy_with(|node| {
-        node.kubelet_unit(unit).file("/etc/systemd/system/containerd.service.d/60-story.conf", runtime)
+        let node = node.kubelet_unit(unit).file("/etc/systemd/system/engine.service", engine);
+        node.file("/etc/systemd/system/containerd.service.d/60-story.conf", runtime)
     })?;
     let from = Instant::now();
     node.sh(&format!("systemctl kill --kill-who=main --signal={signal} containerd"))?;
