@@ -123,6 +123,22 @@ impl Now {
         let (uptime, wall) = (uptime(), wall());
         Self { uptime, wall, server: server.map_or(wall, |time| time.at(uptime)) }
     }
+
+    /// When the host's clock showed this. A time before the boot, also one from before the clock was set forward, is that of the boot; one
+    /// in the future is now.
+    pub fn since_boot(self, wall: Timestamp) -> Uptime {
+        self.uptime.saturating_sub(Duration::try_from(self.wall.duration_since(wall)).unwrap_or_default())
+    }
+
+    /// The same for the API server's clock.
+    pub fn since_boot_by_server(self, time: Timestamp) -> Uptime {
+        Self { wall: self.server, ..self }.since_boot(time)
+    }
+
+    /// What the host's clock would have shown then.
+    pub fn wall_at(self, at: Uptime) -> Timestamp {
+        self.wall.checked_sub(self.uptime.saturating_sub(at)).unwrap_or(self.wall)
+    }
 }
 
 #[cfg(test)]
@@ -147,6 +163,15 @@ mod tests {
         sleep(Duration::from_millis(5)).await;
         timer.at(after(30)).await;
         assert!(uptime() >= after(30));
+    }
+
+    #[test]
+    fn a_time_by_one_clock_is_one_by_another() {
+        let time = |secs| Timestamp::from_second(secs).unwrap();
+        let now = Now { uptime: Duration::from_secs(10), wall: time(110), server: time(210) };
+        assert_eq!([104, 99, 199].map(|secs| now.since_boot(time(secs)).as_secs()), [4, 0, 10]);
+        assert_eq!(now.since_boot_by_server(time(204)).as_secs(), 4);
+        assert_eq!(now.wall_at(Duration::from_secs(4)), time(104));
     }
 
     #[test]

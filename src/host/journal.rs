@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
@@ -170,8 +171,7 @@ pub struct Entry {
     /// What the process that logged it calls itself.
     pub identifier: String,
     pub message: String,
-    /// Its time of day, in microseconds since 1970.
-    pub at_micros: i64,
+    pub at: Timestamp,
 }
 
 /// Lines of the journal, the oldest first, and then as they come.
@@ -244,7 +244,7 @@ fn entry(line: &str) -> Entry {
         unit: text(unit),
         identifier: text("SYSLOG_IDENTIFIER"),
         message: text("MESSAGE"),
-        at_micros: text("__REALTIME_TIMESTAMP").parse().unwrap_or_default(),
+        at: Timestamp::from_microsecond(text("__REALTIME_TIMESTAMP").parse().unwrap_or_default()).unwrap_or_default(),
     }
 }
 
@@ -259,7 +259,7 @@ mod tests {
             unit: "a.service".into(),
             identifier: "a".into(),
             message: "\u{1b}[1mhi".into(),
-            at_micros: 1_000_000,
+            at: Timestamp::from_second(1).unwrap(),
         };
         assert_eq!(entry(of_unit), wanted);
         let about = r#"{"_SYSTEMD_UNIT":"init.scope","_PID":"1","UNIT":"a.service","MESSAGE":"Started a.","SYSLOG_IDENTIFIER":"systemd"}"#;

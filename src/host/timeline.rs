@@ -114,7 +114,7 @@ impl Timeline {
 
     /// All that is known.
     pub fn entries(&self, now: Now) -> Vec<Entry> {
-        let time = |at: Uptime| now.wall.checked_sub(now.uptime.saturating_sub(at)).unwrap_or(now.wall);
+        let time = |at| now.wall_at(at);
         let entry = |noted: &Noted| Entry {
             at: time(noted.first),
             until: (noted.times > 1).then(|| time(noted.last)),

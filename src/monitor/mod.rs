@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use prometheus_client::metrics::histogram::Histogram;
 use tokio::sync::{mpsc, watch};
 
@@ -86,8 +86,7 @@ fn rest_after<'a>(text: &'a str, line: &str) -> Option<&'a str> {
 
 /// The time of day at an earlier time since boot, in whole seconds. What is shown has the time of day; what is compared, that since boot.
 fn wall_at(at: Uptime, now: Now) -> Timestamp {
-    let ago = SignedDuration::try_from(now.uptime.saturating_sub(at)).unwrap_or_default();
-    let then = now.wall.checked_sub(ago).unwrap_or(now.wall);
+    let then = now.wall_at(at);
     Timestamp::from_second(then.as_second()).unwrap_or(then)
 }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use self::assess::{Assessment, assess};
-use self::observed::{Facts, is_ready, uptime_of};
+use self::observed::{Facts, is_ready};
 use self::stage::{Progress, Stage, StageState};
 use super::{Inputs, Reporter};
 use crate::condition::{ConditionType, Finding, Reason, Status, Uptime, View};
@@ -152,7 +152,7 @@ impl Followed {
             Self::Bootstrapped { uid }
         } else if age < limit || shown == Some(Status::False.name()) {
             // Of older Nodes only those are followed that an earlier run of the agent has found stuck.
-            let deadline = uptime_of(node.created, now.server, now) + limit;
+            let deadline = now.since_boot_by_server(node.created) + limit;
             Self::Young { uid, deadline, read_at: now.uptime }
         } else if is_ready(node) {
             Self::Bootstrapped { uid }

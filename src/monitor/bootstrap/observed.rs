@@ -61,14 +61,8 @@ pub fn state_of(stage: Stage, facts: &Facts) -> StageState {
     }
 }
 
-/// A time by `clock`, which shows this now, as uptime. One before the boot is the boot; one in the future is now.
-pub fn uptime_of(time: Timestamp, clock: Timestamp, now: Now) -> Uptime {
-    let ago = Uptime::try_from(clock.duration_since(time)).unwrap_or_default();
-    now.uptime.saturating_sub(ago)
-}
-
 fn cloud_init(cloud_init: &CloudInit, now: Now) -> StageState {
-    let since = |time: &Option<Timestamp>| time.map(|time| uptime_of(time, now.wall, now));
+    let since = |time: &Option<Timestamp>| time.map(|time| now.since_boot(time));
     let with = |what: &str, errors: &[String]| match errors.first() {
         Some(error) => format!("{what}, with errors: {error}"),
         None => what.to_owned(),
@@ -210,7 +204,7 @@ fn bootstrapping(file: &str, node: &NodeAnswer) -> StageState {
 fn registered(Facts { host, node, now }: &Facts) -> StageState {
     match node {
         NodeAnswer::Node(node) => {
-            done(Some(uptime_of(node.created, now.server, *now)), format!("there is a Node {}", node.name))
+            done(Some(now.since_boot_by_server(node.created)), format!("there is a Node {}", node.name))
         }
         NodeAnswer::NoNode(name) => running(
             format!("the API server has no Node {name}{}", last_error(host)),
@@ -280,7 +274,7 @@ pub fn is_ready(node: &NodeFacts) -> bool {
 /// Since when it is Ready, by the kubelet's clock, which is the host's; none if it is not.
 fn ready_since(node: &NodeFacts, now: Now) -> Option<Uptime> {
     let ready = node.condition("Ready").filter(|condition| condition.status == "True")?;
-    Some(ready.last_transition.map_or(now.uptime, |since| uptime_of(since, now.wall, now)))
+    Some(ready.last_transition.map_or(now.uptime, |since| now.since_boot(since)))
 }
 
 fn described(condition: &ObservedCondition) -> String {

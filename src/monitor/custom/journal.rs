@@ -57,7 +57,7 @@ async fn forward(mut tail: Tail, started: Timestamp, lines: &mpsc::Sender<Seen>,
     let mut is_old = true;
     loop {
         let next = timeout(if is_old { QUIET } else { Duration::MAX }, tail.next()).await;
-        let is_new = |entry: &Entry| entry.at_micros >= started.as_microsecond();
+        let is_new = |entry: &Entry| entry.at >= started;
         if is_old && next.as_ref().map_or(true, |next| next.as_ref().is_ok_and(is_new)) {
             (is_old, *failures) = (false, 0);
             drop(lines.send(Seen::State(LogState::Readable)).await);
@@ -66,7 +66,7 @@ async fn forward(mut tail: Tail, started: Timestamp, lines: &mpsc::Sender<Seen>,
             Ok(Ok(mut entry)) => {
                 if is_new(&entry) {
                     // In a storm it is read late, and counts from then on.
-                    entry.at_micros = entry.at_micros.max((wall() - QUIET).as_microsecond());
+                    entry.at = entry.at.max(wall() - QUIET);
                 }
                 drop(lines.send(Seen::Line(entry)).await);
             }
@@ -86,13 +86,15 @@ mod tests {
     async fn a_new_line_that_is_read_late_counts_from_then_on() {
         let minute = Duration::from_mins(1);
         let started = wall() - 2 * minute;
-        let logged = [started - minute, started + minute].map(Timestamp::as_microsecond);
+        let whole = |at: Timestamp| Timestamp::from_microsecond(at.as_microsecond()).unwrap();
+        let logged = [started - minute, started + minute].map(whole);
+        let line = |at: Timestamp| format!(r#"{{"__REALTIME_TIMESTAMP":"{}"}}"#, at.as_microsecond());
         let mut command = Command::new("printf");
-        command.args(["%s\\n"]).args(logged.map(|micros| format!(r#"{{"__REALTIME_TIMESTAMP":"{micros}"}}"#)));
+        command.args(["%s\\n"]).args(logged.map(line));
         let (sender, mut lines) = mpsc::channel(8);
         forward(Tail::of(command).await.unwrap(), started, &sender, &mut 1).await;
-        assert!(matches!(lines.recv().await, Some(Seen::Line(old)) if old.at_micros == logged[0]));
+        assert!(matches!(lines.recv().await, Some(Seen::Line(old)) if old.at == logged[0]));
         assert_eq!(lines.recv().await, Some(Seen::State(LogState::Readable)));
-        assert!(matches!(lines.recv().await, Some(Seen::Line(new)) if new.at_micros > logged[1] + 50_000_000));
+        assert!(matches!(lines.recv().await, Some(Seen::Line(new)) if new.at > logged[1] + Duration::from_secs(50)));
     }
 }

@@ -78,10 +78,8 @@ impl Child {
             return Some(View::found(Reason::KubeletOOMKilled, format!("the kubelet {killed}")));
         }
         let message = format!("kubelet pid {}, which pid {parent} of {unit} had started, has ended", ended.run.pid);
-        if let Some((count, within)) = self.ends.loop_at(now) {
-            let minutes = within.as_secs() / 60;
-            let message = format!("the kubelet has ended {count} times within {minutes} minutes; {message}");
-            return Some(View::found(Reason::KubeletCrashLooping, message));
+        if let Some(view) = looping(&self.ends, &message, now) {
+            return Some(view);
         }
         let wait = if self.running.is_some() { start_grace } else { FOLLOW_WAIT };
         if now < ended.at + wait {
@@ -90,4 +88,12 @@ impl Child {
         let is_gone = self.running.is_none();
         is_gone.then(|| View::found(Reason::KubeletCrashed, format!("{message}, and none that answers has followed")))
     }
+}
+
+/// What to report of a kubelet that has ended again and again.
+pub(super) fn looping(ends: &Ends, message: &str, now: Uptime) -> Option<View> {
+    let (count, within) = ends.loop_at(now)?;
+    let minutes = within.as_secs() / 60;
+    let message = format!("the kubelet has ended {count} times within {minutes} minutes; {message}");
+    Some(View::found(Reason::KubeletCrashLooping, message))
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::child::Child;
+use super::child::{Child, looping};
 use super::running::{API_NEEDED, RunningKubelet};
 use crate::condition::{Finding, Reason, Uptime, View};
 use crate::facts::{ApiFacts, Reach};
@@ -177,13 +177,7 @@ impl Kubelet {
             let message = format!("systemd no longer restarts {unit} (start limit hit); {message}");
             return View::found(Reason::KubeletCrashLooping, message);
         }
-        match self.service.ends.loop_at(now) {
-            Some((count, within)) => {
-                let minutes = within.as_secs() / 60;
-                let message = format!("the kubelet has ended {count} times within {minutes} minutes; {message}");
-                View::found(Reason::KubeletCrashLooping, message)
-            }
-            None => View::found(Reason::KubeletCrashed, message),
-        }
+        let is_looping = looping(&self.service.ends, &message, now);
+        is_looping.unwrap_or_else(|| View::found(Reason::KubeletCrashed, message))
     }
 }

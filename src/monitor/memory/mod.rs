@@ -47,7 +47,10 @@ pub async fn run(inputs: Inputs) {
         }
         let views = match &error {
             None => memory.views(&largest),
-            Some(error) => unreadable(error),
+            Some(error) => {
+                let why = format!("the memory cannot be read: {error}");
+                [(); 2].map(|()| View::Unknown(Finding::new(Reason::MonitorSilent, why.clone())))
+            }
         };
         for (reporter, view) in reporters.iter_mut().zip(views) {
             if !reporter.report(view, uptime()).await {
@@ -55,9 +58,4 @@ pub async fn run(inputs: Inputs) {
             }
         }
     }
-}
-
-fn unreadable(error: &str) -> [View; 2] {
-    let view = View::Unknown(Finding::new(Reason::MonitorSilent, format!("the memory cannot be read: {error}")));
-    [view.clone(), view]
 }
