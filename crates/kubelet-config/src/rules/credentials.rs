@@ -1,6 +1,7 @@
 //! AU: what the kubelet shows to the API server, and whom it lets use its own API.
 
-use super::{Finding, Launcher, Lifecycle, Location, Report, Severity, Snapshot, flags_in, settings};
+use super::lost::as_written;
+use super::{Finding, Launcher, Lifecycle, Location, Report, Severity, Snapshot, Step, flags_in, settings};
 use crate::kubelet::machine::{Certificate, ClientCredential, FileState, Kubeconfig};
 use crate::kubelet::systemd::LoadState;
 
@@ -55,8 +56,9 @@ fn without_authority(snapshot: &Snapshot) -> Option<Finding> {
 
 pub(super) fn no_credentials(snapshot: &Snapshot, report: &mut Report) {
     const ID: &str = "AU001";
-    // k3s and RKE2 fetch certificates and write the kubeconfig each time they start.
-    if settings::are_managed(snapshot) {
+    // k3s and RKE2 fetch certificates and write the kubeconfig each time they start. Of a path with a variable FL004 tells.
+    let bootstrap = snapshot.settings.text("--bootstrap-kubeconfig");
+    if settings::are_managed(snapshot) || bootstrap.is_some_and(|path| as_written(snapshot, path).is_some()) {
         return;
     }
     let machine = &snapshot.machine;
@@ -75,6 +77,10 @@ pub(super) fn no_credentials(snapshot: &Snapshot, report: &mut Report) {
     }
     let path = snapshot.settings.text("--kubeconfig").unwrap_or_default();
     let is_kubeadm = snapshot.command.launcher == Launcher::Direct && path == "/etc/kubernetes/kubelet.conf";
+    let remedy = match &machine.kubeconfig {
+        FileState::Bad { at, .. } => Step::say_at(at, "correct it, or delete the file and let it be written again"),
+        _ => Step::say(if is_kubeadm { JOIN } else { PROVIDE }),
+    };
     let base = format!("the kubelet has no credentials and exits. Its kubeconfig {path} {reason}");
     if let FileState::Present(found) = &machine.kubeconfig
         && found.missing_files.is_empty()
@@ -83,7 +89,7 @@ pub(super) fn no_credentials(snapshot: &Snapshot, report: &mut Report) {
             "the user of the current context of {path} is not there or {reason}: the API server refuses the kubelet, and no Node \
              is registered"
         );
-        return report.add(Finding::new(ID, Severity::Error, at, message).say(if is_kubeadm { JOIN } else { PROVIDE }));
+        return report.add(Finding::new(ID, Severity::Error, at, message).with(remedy));
     }
     let bootstrap = &machine.bootstrap_kubeconfig;
     let bootstrap = unusable(bootstrap).or_else(|| missing_authority(bootstrap));
@@ -104,7 +110,7 @@ pub(super) fn no_credentials(snapshot: &Snapshot, report: &mut Report) {
         }
         None => (at, format!("{base}, and --bootstrap-kubeconfig is not set")),
     };
-    let mut finding = Finding::new(ID, Severity::Fatal, at, message).say(if is_kubeadm { JOIN } else { PROVIDE });
+    let mut finding = Finding::new(ID, Severity::Fatal, at, message).with(remedy);
     for flag in ["--kubeconfig", "--bootstrap-kubeconfig"] {
         if let Some(path) = snapshot.settings.text(flag) {
             finding = finding.step(settings::place(snapshot, flag), format!("{flag} is {path}"));

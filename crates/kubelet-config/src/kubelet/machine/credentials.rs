@@ -3,11 +3,15 @@
 
 use std::path::{Path, PathBuf};
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+
 use super::certificate::{of_data, of_pem};
 use super::{Certificate, ClientCredential, FileState, Kubeconfig, MAX_FILE_BYTES};
 use crate::kubelet::config::document::{Node, Value, parse};
 use crate::kubelet::effective::Settings;
 use crate::kubelet::location::Location;
+use crate::kubelet::text::shortened;
 use crate::kubelet::tree::Tree;
 
 /// Where the kubelet keeps its certificates if `--cert-dir` names no other directory.
@@ -22,7 +26,7 @@ const RENEWED: &str = "kubelet-client-current.pem";
 pub fn of_running(tree: &dyn Tree, path: &str, cert_dir: Option<&str>) -> FileState<Kubeconfig> {
     let ends = |certificate: &Option<Certificate>| certificate.as_ref().map(|read| read.not_after_secs);
     let renewed = Path::new(cert_dir.unwrap_or(DEFAULT_CERT_DIR)).join(RENEWED);
-    let mut found = read(tree, path, Some(renewed).filter(|file| tree.exists(file)));
+    let mut found = read(tree, path, Some(renewed).filter(|file| tree.exists(file)), true);
     if let FileState::Present(found) = &mut found
         && ends(&found.renewed) > ends(&found.certificate)
     {
@@ -36,18 +40,21 @@ pub(super) fn kubeconfig(tree: &dyn Tree, settings: &Settings, flag: &str) -> Fi
     let Some(path) = settings.text(flag) else { return FileState::NotAsked };
     // The kubelet prefers the certificate that it has renewed to the one that it was given
     // (`Current` in k8s.io/client-go/util/certificate/certificate_store.go).
-    let renewed = Some(cert_dir(settings).join(RENEWED))
-        .filter(|file| settings.bool("rotateCertificates") == Some(true) && tree.exists(file));
-    read(tree, path, renewed)
+    let rotates = settings.bool("rotateCertificates") == Some(true);
+    let renewed = Some(cert_dir(settings).join(RENEWED)).filter(|file| rotates && tree.exists(file));
+    read(tree, path, renewed, rotates)
 }
 
 /// The kubeconfig at `path`, with the certificate in the file `renewed` next to its own.
-fn read(tree: &dyn Tree, path: &str, renewed: Option<PathBuf>) -> FileState<Kubeconfig> {
+fn read(tree: &dyn Tree, path: &str, renewed: Option<PathBuf>, rotates: bool) -> FileState<Kubeconfig> {
     FileState::read(tree, path, |at, bytes| {
         // The parser's own reason may quote the text.
         let document =
             parse(at, &String::from_utf8_lossy(bytes)).map_err(|error| (error.at, "is not valid YAML".to_owned()))?;
         let (cluster, server, user) = understand(&document).map_err(|reason| (at.clone(), reason))?;
+        if let Some((node, reason)) = refusal(cluster, user, rotates) {
+            return Err((node.at.clone(), reason));
+        }
         let mut found = follow(tree, at, server, user, renewed);
         let authority = said(Some(cluster), "certificate-authority");
         let authority = authority.filter(|_| said(Some(cluster), "certificate-authority-data").is_none());
@@ -79,6 +86,44 @@ fn understand(document: &Node) -> Result<(&Node, String, Option<&Node>), String>
     let cluster = cluster.and_then(|cluster| Some((cluster, said(Some(cluster), "server")?)));
     let (cluster, server) = cluster.ok_or("has no cluster with a server in its current context")?;
     Ok((cluster, server.to_owned(), user))
+}
+
+/// What client-go refuses (`validateClusterInfo`, `validateAuthInfo`, `TLSConfigFor`, `newAuthenticator`); tried with kubelet 1.34.4.
+fn refusal<'a>(cluster: &'a Node, user: Option<&'a Node>, rotates: bool) -> Option<(&'a Node, String)> {
+    let with = |node: Option<&'a Node>, key: &str| node?.get(key).filter(|_| said(node, key).is_some());
+    let all = [(Some(cluster), "certificate-authority"), (user, "client-certificate"), (user, "client-key")];
+    for (node, key) in all {
+        let data = format!("{key}-data");
+        let Some(given) = with(node, &data) else { continue };
+        let text: String = said(node, &data)?.split_whitespace().collect();
+        // As `kubectl config view` and others leave it.
+        let is_masked = ["OMITTED", "REDACTED", "***"].iter().any(|mask| text.contains(mask));
+        if with(node, key).is_some() {
+            return Some((given, format!("has both {key} and {data}")));
+        }
+        if !is_masked && BASE64_STANDARD.decode(text).is_err() {
+            return Some((given, format!("has a {data} that is not base64")));
+        }
+    }
+    let insecure = cluster.get("insecure-skip-tls-verify").filter(|node| node.value == Value::Bool(true));
+    let authority = ["certificate-authority", "certificate-authority-data"].map(|key| with(Some(cluster), key));
+    if let Some(insecure) = insecure.filter(|_| authority.iter().any(Option::is_some)) {
+        return Some((insecure, "has both insecure-skip-tls-verify and a certificate-authority".to_owned()));
+    }
+    let exec = user?.get("exec").filter(|exec| exec.value != Value::Null)?;
+    let version = said(Some(exec), "apiVersion").unwrap_or_default();
+    let lacks = match version.strip_prefix("client.authentication.k8s.io/") {
+        _ if with(Some(exec), "command").is_none() => "command",
+        _ if version.is_empty() => "apiVersion",
+        Some("v1") if with(Some(exec), "interactiveMode").is_none() => "interactiveMode, which v1 needs (Never)",
+        Some("v1" | "v1beta1") => return None,
+        // A kubelet that renews its certificate starts, and asks the plugin later.
+        _ if rotates => return None,
+        _ => {
+            return Some((exec, format!("has an exec plugin of {}: client-go has v1beta1 and v1", shortened(version))));
+        }
+    };
+    Some((exec, format!("has an exec plugin without {lacks}")))
 }
 
 /// The text of a key, if it is not empty.

@@ -401,7 +401,9 @@ fn fl004_tells_of_a_second_equals_sign() {
 fn a_path_that_only_a_shell_would_expand_is_taken_as_it_is() {
     let says = |flags: &str, version_of: &str| {
         let unit = format!("[Service]\nExecStart=/usr/bin/kubelet {flags}\n");
-        let tree = kubeadm().file("/etc/systemd/system/kubelet.service", unit).without(DROP_IN);
+        let token = "current-context: c\ncontexts: [{name: c, context: {cluster: k, user: u}}]\nclusters: [{name: k, cluster: {server: 'https://a'}}]\nusers: [{name: u, user: {token: t}}]\n";
+        let tree =
+            kubeadm().file("/etc/systemd/system/kubelet.service", unit).without(DROP_IN).file("/token.conf", token);
         let inputs = Inputs { lifecycle: Lifecycle::BeforeFirstStart, ..version(version_of) };
         let findings = findings_with(&tree, inputs).into_iter();
         let own = findings.filter(|one| matches!(one.rule, "FL004" | "CF001" | "AU001" | "CF007" | "CF009"));
@@ -415,6 +417,7 @@ fn a_path_that_only_a_shell_would_expand_is_taken_as_it_is() {
         ("Fatal", "--kubeconfig==/etc/kubernetes/kubelet.conf"),
         ("Error", "--kubeconfig==/etc/kubernetes/kubelet.conf --bootstrap-kubeconfig=/etc/kubernetes/kubelet.conf"),
         ("Error", "--kubeconfig=/etc/kubernetes/kubelet.conf --bootstrap-kubeconfig=$DIR/bootstrap.conf"),
+        ("Fatal", "--kubeconfig=/token.conf --bootstrap-kubeconfig=$DIR/bootstrap.conf"),
         ("Fatal", "--kubeconfig=/etc/kubernetes/kubelet.conf --root-dir==/data"),
         ("Fatal", "--kubeconfig=/etc/kubernetes/kubelet.conf --root-dir=$DIR"),
         ("Error", "--kubeconfig=/etc/kubernetes/kubelet.conf --root-dir=/srv/$X/kubelet"),

@@ -2,7 +2,7 @@
 
 use super::uses;
 use crate::kubelet::flags::{FlagSpec, table};
-use crate::kubelet::machine::FileState;
+use crate::kubelet::machine::{ClientCredential, FileState, Kubeconfig};
 use crate::kubelet::systemd::EventKind;
 use crate::rules::lost::{as_written, whole};
 use crate::rules::{Finding, FlagUse, Report, Severity, Snapshot, at, flags_in, shortened};
@@ -30,7 +30,14 @@ fn without_it(snapshot: &Snapshot, used: &FlagUse) -> Option<Severity> {
         // It creates a directory, but exits with a path that is not absolute.
         "root-dir" => !used.value.starts_with('/'),
         "kubeconfig" => !bootstraps(),
-        "bootstrap-kubeconfig" => matches!(snapshot.machine.kubeconfig, FileState::Missing { .. }),
+        // It asks for a certificate unless it has one (AU001).
+        "bootstrap-kubeconfig" => {
+            let has_certificate = |found: &Kubeconfig| {
+                let is_certificate = !matches!(found.credential, ClientCredential::Token | ClientCredential::Exec);
+                is_certificate && found.missing_files.is_empty()
+            };
+            !matches!(&snapshot.machine.kubeconfig, FileState::Present(found) if has_certificate(found))
+        }
         "cert-dir" | "provider-id" => false,
         _ => return None,
     };

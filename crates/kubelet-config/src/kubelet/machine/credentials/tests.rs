@@ -15,7 +15,7 @@ fn settings(pairs: &[(&str, Value)]) -> Settings {
 
 fn text(user: &str) -> String {
     format!(
-        "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts:\n- {{name: x, context: {{cluster: none, user: none}}}}\n- {{name: c, context: {{cluster: k, user: u}}}}\nclusters:\n- {{name: k, cluster: {{certificate-authority-data: s3cret, server: 'https://10.0.0.1:6443'}}}}\nusers:\n- name: u\n  user: {user}\n"
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts:\n- {{name: x, context: {{cluster: none, user: none}}}}\n- {{name: c, context: {{cluster: k, user: u}}}}\nclusters:\n- {{name: k, cluster: {{certificate-authority-data: czNjcmV0, server: 'https://10.0.0.1:6443'}}}}\nusers:\n- name: u\n  user: {user}\n"
     )
 }
 
@@ -33,9 +33,12 @@ fn each_kind_of_credential_is_told_and_none_is_kept() {
         ("{token: s3cret}", ClientCredential::Token),
         ("{tokenFile: /t/s3cret-file}", ClientCredential::Token),
         ("{username: a, password: s3cret}", ClientCredential::Token),
-        ("{exec: {command: aws, args: [s3cret]}}", ClientCredential::Exec),
+        (
+            "{exec: {apiVersion: client.authentication.k8s.io/v1beta1, command: aws, args: [s3cret]}}",
+            ClientCredential::Exec,
+        ),
         ("{auth-provider: {name: s3cret}}", ClientCredential::Exec),
-        ("{client-certificate-data: s3cret, client-key-data: s3cret}", ClientCredential::CertificateData),
+        ("{client-certificate-data: czNjcmV0, client-key-data: czNjcmV0}", ClientCredential::CertificateData),
         ("{token: '', client-certificate: ''}", ClientCredential::Nothing),
         ("{}", ClientCredential::Nothing),
     ] {
@@ -107,6 +110,47 @@ fn what_is_no_kubeconfig_says_why_and_quotes_nothing() {
     let none = MemoryTree::new();
     assert!(matches!(kubeconfig(&none, &settings(&[]), "--kubeconfig"), FileState::Missing { .. }));
     assert_eq!(kubeconfig(&none, &settings(&[]), "--bootstrap-kubeconfig"), FileState::NotAsked);
+}
+
+#[test]
+fn what_client_go_refuses_is_no_kubeconfig() {
+    let reason = |text: String| match kubeconfig(&MemoryTree::new().file(PATH, text), &settings(&[]), "--kubeconfig") {
+        FileState::Bad { reason, .. } => reason,
+        _ => String::new(),
+    };
+    let of_user = |user: &str| reason(text(user));
+    let exec = |version: &str, more: &str| {
+        of_user(&format!("{{exec: {{apiVersion: client.authentication.k8s.io/{version}, command: aws{more}}}}}"))
+    };
+    let of_cluster =
+        |cluster: &str| reason(text("{token: t}").replace("certificate-authority-data: czNjcmV0", cluster));
+    for (found, why) in [
+        (of_cluster("certificate-authority-data: '<s3cret>'"), "has a certificate-authority-data that is not base64"),
+        (
+            of_cluster("certificate-authority-data: cA==, certificate-authority: /ca.crt"),
+            "has both certificate-authority",
+        ),
+        (
+            of_cluster("certificate-authority: /ca.crt, insecure-skip-tls-verify: true"),
+            "has both insecure-skip-tls-verify",
+        ),
+        (of_user("{client-certificate: /c, client-certificate-data: cA==}"), "has both client-certificate"),
+        (exec("v1alpha1", ""), "plugin of client.authentication.k8s.io/v1alpha1"),
+        (exec("v1", ""), "without interactiveMode"),
+        (of_user("{exec: {command: aws}}"), "without apiVersion"),
+        (of_user("{exec: {apiVersion: client.authentication.k8s.io/v1}}"), "without command"),
+    ] {
+        assert!(found.contains(why) && !found.contains("s3cret"), "{why}: {found}");
+    }
+    for sound in [
+        exec("v1beta1", ""),
+        exec("v1", ", interactiveMode: Never"),
+        of_cluster("insecure-skip-tls-verify: true"),
+        of_cluster("certificate-authority-data: DATA+OMITTED"),
+        of_cluster("certificate-authority-data: \"cA==\\n\""),
+    ] {
+        assert_eq!(sound, "");
+    }
 }
 
 #[test]
