@@ -10,7 +10,8 @@ use crate::kubelet::machine::{FileState, Problem};
 use crate::kubelet::version::Minor;
 
 pub(super) fn file_missing(snapshot: &Snapshot, report: &mut Report) {
-    // k3s, RKE2 and k0s write these files each time they start.
+    report.findings.extend(snapshot.machine.beside.credential_providers.iter().map(|one| provider(snapshot, one)));
+    // k3s, RKE2 and k0s write the other files each time they start.
     if settings::are_managed(snapshot) {
         return;
     }
@@ -21,7 +22,9 @@ pub(super) fn file_missing(snapshot: &Snapshot, report: &mut Report) {
     // From 1.36 on a kubelet makes a certificate if one of the two is not set, and reads neither if it asks for one.
     let needs_both = snapshot.version.as_ref().is_some_and(|version| version.minor < Minor(36));
     let serves_own = !needs_both && snapshot.settings.bool("serverTLSBootstrap") == Some(true);
-    for setting in machine.beside.missing.iter().filter(|setting| has_joined || setting.starts_with("--")) {
+    let missing = machine.beside.missing.iter();
+    let may_come = |state: &str, setting: &str| !has_joined && state != "is empty" && !setting.starts_with("--");
+    for (setting, state) in missing.filter(|(setting, state)| !may_come(state, setting)) {
         let is_half = |other: &str| snapshot.settings.text(other).is_none();
         if setting.starts_with("tls") && (serves_own || is_half("tlsCertFile") || is_half("tlsPrivateKeyFile")) {
             continue; // Then the kubelet does not read it.
@@ -32,11 +35,10 @@ pub(super) fn file_missing(snapshot: &Snapshot, report: &mut Report) {
         }
         let at = settings::place(snapshot, setting);
         let name = settings::name(snapshot, setting, setting);
-        let message = format!("{name} names {path}, which does not exist: the kubelet exits");
+        let message = format!("{name} names {path}, which {state}: the kubelet exits");
         let finding = Finding::new("CF009", Severity::Fatal, at.clone(), message);
         report.add(finding.say_at(&at, "put the file there, or correct its path"));
     }
-    report.findings.extend(snapshot.machine.beside.credential_providers.iter().map(|one| provider(snapshot, one)));
     let [bin, config] = ["bin-dir", "config"].map(|end| format!("--image-credential-provider-{end}"));
     let [cert, key] = ["tlsCertFile", "tlsPrivateKeyFile"];
     for (given, other, counts) in

@@ -126,10 +126,7 @@ fn may_come(snapshot: &Snapshot, file: &EnvFile) -> Option<String> {
     }
     // Most units name optional files that never exist.
     (is_before && !file.optional).then_some(())?;
-    let required = snapshot.unit.settings.get(&("Unit".to_owned(), "Requires".to_owned()))?;
-    let is_runtime = |name: &str| ["containerd", "cri", "docker"].iter().any(|runtime| name.starts_with(runtime));
-    let mut names = required.value.split_whitespace();
-    let service = names.find(|name| name.ends_with(".service") && !is_runtime(name))?;
+    let service = snapshot.machine.beside.writer.as_ref()?;
     Some(format!("{service}, which the unit requires, may write it"))
 }
 

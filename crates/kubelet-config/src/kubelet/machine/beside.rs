@@ -19,8 +19,8 @@ pub(crate) struct Beside {
     pub(crate) state_policies: BTreeMap<&'static str, Located<String>>,
     /// State files that are not JSON.
     pub(crate) broken_states: Vec<Location>,
-    /// Settings that name a file or a directory which is not there.
-    pub(crate) missing: Vec<&'static str>,
+    /// Settings that name a file or a directory which is not there or is empty, and which of the two.
+    pub(crate) missing: Vec<(&'static str, &'static str)>,
     /// The files of `staticPodPath` that hold a pod, each with the pod's namespace and name.
     pub(crate) static_pods: Vec<Located<String>>,
     /// The files of kubeadm's own directory of static pods, where `staticPodPath` is not that one and has no pod.
@@ -29,6 +29,8 @@ pub(crate) struct Beside {
     pub(crate) credential_providers: Vec<Problem>,
     /// What the unit names and is not there, each with its setting.
     pub(crate) absent: Vec<Located<(&'static str, String)>>,
+    /// A service that the unit requires and that may write a file for it.
+    pub(crate) writer: Option<String>,
     /// logind's `InhibitDelayMaxSec=` in the order in which its files are merged, in seconds.
     pub(crate) inhibit_delays: Vec<Located<u64>>,
 }
@@ -46,12 +48,12 @@ const NAMED: [&str; 5] = [
 const MANIFESTS: &str = "/etc/kubernetes/manifests";
 
 /// The program and the directory without which systemd cannot start the unit. A copy of a host may lack whole directories.
-fn absent(tree: &dyn Tree, unit: &Unit) -> Vec<Located<(&'static str, String)>> {
+fn absent(tree: &dyn Tree, unit: &Unit, required: &[Required]) -> Vec<Located<(&'static str, String)>> {
     const PROGRAMS: [&str; 4] = ["kubelet", "k3s", "rke2", "k0s"];
     let setting = |key: &str| unit.settings.get(&("Service".to_owned(), key.to_owned()));
     // The paths then count from another directory.
     if ["RootDirectory", "RootImage"].into_iter().any(|key| setting(key).is_some()) {
-        return absent_units(tree, unit);
+        return absent_units(tree, required);
     }
     // systemd makes the directories of these settings.
     let is_made = unit.settings.keys().any(|(section, key)| section == "Service" && is_directory_list(key));
@@ -66,49 +68,74 @@ fn absent(tree: &dyn Tree, unit: &Unit) -> Vec<Located<(&'static str, String)>> 
     };
     let missing = named.filter_map(|(key, named)| Some((key, named?))).filter(|(_, (path, _))| is_missing(path));
     let missing = missing.map(|(key, (path, at))| Located { value: (key, path.clone()), at: at.clone() });
-    missing.chain(absent_units(tree, unit)).collect()
+    missing.chain(absent_units(tree, required)).collect()
 }
 
 const MAX_UNITS: usize = 16;
 
-/// Services that the unit requires. A tree without systemd's own units does not hold all of them.
-fn absent_units(tree: &dyn Tree, unit: &Unit) -> Vec<Located<(&'static str, String)>> {
-    let mut absent = Vec::new();
-    let is_whole = tree.exists(Path::new("/usr/lib/systemd/system/multi-user.target"));
-    for key in ["Requires", "BindsTo"].into_iter().filter(|_| is_whole) {
+/// A service that the unit requires, with the setting that names it.
+type Required = (Located<(&'static str, String)>, Unit);
+
+fn required(tree: &dyn Tree, unit: &Unit) -> Vec<Required> {
+    let mut found = Vec::new();
+    for key in ["Requires", "BindsTo"] {
         let Some(required) = unit.settings.get(&("Unit".to_owned(), key.to_owned())) else { continue };
         let names = required.value.split_whitespace().filter(|name| name.ends_with(".service"));
         for name in names.collect::<BTreeSet<_>>().into_iter().take(MAX_UNITS) {
-            // A generator makes units of scripts in this directory.
-            let script = Path::new("/etc/init.d").join(name.trim_end_matches(".service"));
-            if resolve_unit(tree, name, &Manager::default()).load == LoadState::NotFound && !tree.exists(&script) {
-                absent.push(Located { value: (key, name.to_owned()), at: required.at.clone() });
-            }
+            let named = Located { value: (key, name.to_owned()), at: required.at.clone() };
+            found.push((named, resolve_unit(tree, name, &Manager::default())));
         }
     }
-    absent
+    found
+}
+
+/// Those of them that do not exist. A tree without systemd's own units does not hold all of them.
+fn absent_units(tree: &dyn Tree, required: &[Required]) -> Vec<Located<(&'static str, String)>> {
+    let is_whole = tree.exists(Path::new("/usr/lib/systemd/system/multi-user.target"));
+    let is_absent = |(named, unit): &&Required| {
+        // A generator makes units of scripts in this directory.
+        let script = Path::new("/etc/init.d").join(named.value.1.trim_end_matches(".service"));
+        is_whole && unit.load == LoadState::NotFound && !tree.exists(&script)
+    };
+    required.iter().filter(is_absent).map(|(named, _)| named.clone()).collect()
+}
+
+/// The one of them that may write a file for the unit: it runs to its end first, or is not there yet.
+fn writer(required: &[Required]) -> Option<String> {
+    const RUNTIMES: [&str; 3] = ["containerd", "cri", "docker"];
+    let may_write = |(named, unit): &&Required| {
+        let kind = unit.settings.get(&("Service".to_owned(), "Type".to_owned()));
+        let is_runtime = || RUNTIMES.iter().any(|name| named.value.1.starts_with(name));
+        kind.is_some_and(|kind| kind.value == "oneshot") || unit.load == LoadState::NotFound && !is_runtime()
+    };
+    required.iter().find(may_write).map(|(named, _)| named.value.1.clone())
 }
 
 const MAX_FILES: usize = 100;
 
 pub(super) fn read(tree: &dyn Tree, unit: &Unit, settings: &Settings) -> Beside {
-    let is_missing = |setting: &&str| {
-        let Some(path) = settings.text(setting).map(Path::new) else { return false };
+    let missing = |setting: &'static str| {
+        let path = Path::new(settings.text(setting)?);
         // A copy of a host may lack whole directories of programs.
         let above = if setting.ends_with("-dir") { path } else { path.parent().unwrap_or(path) };
         let is_seen =
             !setting.starts_with("--") || tree.exists(above) || above.parent().is_some_and(|top| top == Path::new("/"));
-        is_seen && tree.stat(path).is_err_and(|error| error.is_not_found())
+        match tree.stat(path) {
+            Ok(meta) => (meta.kind == Kind::File && meta.size_bytes == 0).then_some((setting, "is empty")),
+            Err(error) => (is_seen && error.is_not_found()).then_some((setting, "does not exist")),
+        }
     };
+    let required = required(tree, unit);
     let pods = settings.text("staticPodPath").map(|path| static_pods(tree, Path::new(path))).unwrap_or_default();
     Beside {
         state_policies: policies(tree, settings),
         broken_states: broken_states(tree, settings),
-        missing: NAMED.into_iter().filter(is_missing).collect(),
+        missing: NAMED.into_iter().filter_map(missing).collect(),
         idle_pods: if pods.is_empty() { static_pods(tree, Path::new(MANIFESTS)) } else { Vec::new() },
         static_pods: pods,
         credential_providers: credential_provider::problems(tree, settings),
-        absent: absent(tree, unit),
+        absent: absent(tree, unit, &required),
+        writer: writer(&required),
         inhibit_delays: inhibit_delays(tree),
     }
 }

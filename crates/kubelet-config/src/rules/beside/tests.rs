@@ -20,6 +20,8 @@ fn a_file_that_the_kubelet_needs_must_be_there() {
     let found_in = one(&with(authority), "CF009");
     assert!(found_in.starts_with(&format!("fatal {CONFIG}:7: ")) && found_in.contains("/etc/kubernetes/pki/ca.crt"));
     assert_eq!(one(&with(authority).file("/etc/kubernetes/pki/ca.crt", "x"), "CF009"), "");
+    let empty = one(&with(authority).file("/etc/kubernetes/pki/ca.crt", ""), "CF009");
+    assert!(empty.starts_with(&format!("fatal {CONFIG}:7: ")) && empty.contains("which is empty"), "{empty}");
     // Before a node has joined, kubeadm has not written it.
     let image = with(authority).without("/etc/kubernetes/kubelet.conf");
     let before = Inputs { lifecycle: Lifecycle::BeforeFirstStart, ..Inputs::default() };
@@ -145,6 +147,21 @@ fn a_configuration_of_credential_providers_that_the_kubelet_refuses() {
     let bare = judged(&text[text.find("providers:").unwrap()..]);
     assert!(bare.starts_with("fatal") && bare.contains("kind: Cred") && !bare.contains('|'), "one mistake: {bare}");
     assert!(judged(&format!("{text}{}", text.split_once("providers:\n").unwrap().1)).contains("given twice"));
+    let k3s = MemoryTree::new()
+        .file(
+            "/etc/systemd/system/k3s-agent.service",
+            "[Service]\nExecStart=/usr/local/bin/k3s agent --server=https://a:6443\n",
+        )
+        .file("/var/lib/rancher/credentialprovider/bin/ecr", "")
+        .file("/var/lib/rancher/credentialprovider/config.yaml", text.replace("12h", "twelve"));
+    assert!(one(&k3s, "CF009").contains("credentialprovider/config.yaml:4: "), "k3s finds it by itself");
+    let attributes =
+        format!("{text}  tokenAttributes: {{serviceAccountTokenAudience: a, requireServiceAccount: true}}\n");
+    assert_eq!(judged(&attributes), "");
+    assert!(
+        judged(&attributes.replacen(".k8s.io/v1\n  match", ".k8s.io/v1beta1\n  match", 1)).contains("needs apiVersion")
+    );
+    assert!(judged(&attributes.replace("serviceAccountTokenAudience: a, ", "")).contains("Audience is missing"));
     // The file is read strictly since 1.32; what a slip was meant to set is missing before, too.
     for release in ["1.31.2", ""] {
         let more = judged_by(&text.replace("  default", "  extra: 1\n  default"), release);

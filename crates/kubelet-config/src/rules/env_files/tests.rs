@@ -204,7 +204,10 @@ fn a_required_file_may_still_come_before_the_first_start() {
             "[Unit]\n{unit}\n[Service]\nEnvironmentFile={file}\nExecStart=/usr/bin/kubelet --system-reserved=memory=${{SIZE}} --kubeconfig=/etc/kubernetes/kubelet.conf\n"
         );
         let tree = kubeadm().file("/etc/systemd/system/kubelet.service", text);
-        let tree = tree.without("/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf");
+        let tree = tree
+            .without("/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf")
+            .file("/usr/lib/systemd/system/sizes.service", "[Service]\nType=oneshot\nExecStart=/sizes\n")
+            .file("/usr/lib/systemd/system/chronyd.service", "[Service]\nType=forking\nExecStart=/usr/sbin/chronyd\n");
         let findings = findings_with(&tree, Inputs { lifecycle, live, ..Inputs::default() }).into_iter();
         let own = findings.filter(|one| matches!(one.rule, "SD012" | "CF007"));
         own.map(|one| format!("{:?} {}", one.severity, one.rule)).collect::<Vec<_>>().join("|")
@@ -221,6 +224,8 @@ fn a_required_file_may_still_come_before_the_first_start() {
     );
     assert_eq!(says("Requires=crio.service", "/etc/node-sizing.env", before), "Fatal SD012|Fatal CF007");
     assert_eq!(says("Requires=rpc-statd.service", "-/etc/default/none", before), "Fatal CF007");
+    assert_eq!(says("Requires=sizes.service", "/etc/node-sizing.env", before), "Info SD012");
+    assert_eq!(says("Requires=chronyd.service", "/etc/node-sizing.env", before), "Fatal SD012|Fatal CF007");
     assert_eq!(says("", "/run/metadata/afterburn", Lifecycle::Running), "Fatal SD012|Fatal CF007");
     let disk = judged("", "/run/metadata/afterburn", Lifecycle::Running, false);
     assert_eq!(disk, "Info SD012", "the disk of a node that has run");
