@@ -1,14 +1,25 @@
 //! Rules on `--config-dir`: whether this kubelet knows it, and what in it is read.
 
-use super::{ConfigFile, ConfigFileState, Finding, Location, Report, Severity, Snapshot, at};
+use super::{ConfigFile, ConfigFileState, Finding, Location, Report, Severity, Snapshot, at, settings};
+use crate::rules::Launcher;
 
 pub(in crate::rules) fn config_dir(snapshot: &Snapshot, report: &mut Report) {
+    const ALPHA: &str = "KUBELET_CONFIG_DROPIN_DIR_ALPHA";
     let Some(used) = snapshot.flags.last("config-dir").filter(|used| !used.value.is_empty()) else { return };
     // k3s and RKE2 create the directory before they start the kubelet.
     if at::is_built_in(snapshot, used.word) {
         return;
     }
     let place = used.at.clone();
+    let is_direct = snapshot.command.launcher == Launcher::Direct;
+    let old = snapshot.version.as_ref().filter(|version| is_direct && (28..30).contains(&version.minor.0));
+    if let Some(version) = old.filter(|_| !snapshot.unit.variables.contains_key(ALPHA)) {
+        let message = format!("before 1.30 --config-dir needs the variable {ALPHA}: this kubelet ({version}) exits");
+        let fix = format!("add `Environment={ALPHA}=on` to [Service]");
+        report.add(
+            Finding::new("CF003", Severity::Fatal, place.clone(), message).say_at(&settings::command(snapshot), fix),
+        );
+    }
     let is_missing = |file: &&ConfigFile| file.drop_in && file.state == ConfigFileState::Missing;
     if let Some(file) = snapshot.config.files.iter().find(is_missing) {
         let message = format!("--config-dir names {}, which does not exist: the kubelet exits", file.at);
