@@ -47,13 +47,20 @@ pub(super) fn plugin_disabled(snapshot: &Snapshot, report: &mut Report) {
         }
         return;
     };
-    let (why, fix) = if *key == "disabled_plugins" {
-        ("is disabled here, as in Docker's package", "remove this entry from disabled_plugins")
-    } else {
-        (
+    let (why, fix) = match *key {
+        "disabled_plugins" => ("is disabled here, as in Docker's package", "remove this entry from disabled_plugins"),
+        "config_path" => (
+            "does not start with both `config_path` and `mirrors` for its registries",
+            "move the mirrors into hosts.toml files below this directory and delete them here, or delete config_path,",
+        ),
+        "default_runtime_name" => (
+            "does not start: of the runtime that this default_runtime_name names, containerd has no table in `runtimes`",
+            "correct the name, or add the table,",
+        ),
+        _ => (
             "does not start with this `systemd_cgroup`",
             "delete the line, and write SystemdCgroup = true in the options of runc",
-        )
+        ),
     };
     let message = format!(
         "containerd's CRI plugin {why}. containerd answers the kubelet with 'unknown service runtime.v1.RuntimeService', and \
@@ -146,7 +153,7 @@ pub(super) fn driver_mismatch(snapshot: &Snapshot, report: &mut Report) {
         return;
     }
     let why = match asks(snapshot, runtime) {
-        Asks::Yes => return,
+        Asks::Yes => return report.findings.extend(runtime.idle_driver.as_ref().map(idle)),
         Asks::Unknown(lacks) => return report.not_checked(ID, lacks),
         Asks::No(why) => why,
     };
@@ -177,6 +184,16 @@ pub(super) fn driver_mismatch(snapshot: &Snapshot, report: &mut Report) {
         None => with_systemd_driver(finding, snapshot, theirs.value, &theirs.at, runtime.kind),
     };
     report.add(finding.say("Drain the node first, because running pods keep their old cgroups"));
+}
+
+/// A driver that nobody reads, where kubelet and runtime agree on another one.
+fn idle(idle: &Located<String>) -> Finding {
+    let message = format!(
+        "`SystemdCgroup = true` does not count, because {}. containerd uses cgroupfs, and the kubelet follows",
+        idle.value
+    );
+    let finding = Finding::new("RT003", Severity::Warning, idle.at.clone(), message);
+    finding.say("write it where it counts, then `systemctl restart containerd`. Drain the node first")
 }
 
 /// Both sides should use systemd's driver on a host that systemd runs: the fix changes the side that does not.

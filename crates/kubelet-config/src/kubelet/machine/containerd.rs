@@ -39,8 +39,7 @@ pub(super) fn read(tree: &dyn Tree, main: &Path, version: Option<&str>, installe
     }
     let major = version.and_then(major).or_else(|| runtime.schema.filter(|schema| *schema > 2).map(|_| 2));
     // Where the version is not known, only what both would do is certain.
-    let old = sections(&files, major.unwrap_or(1));
-    let new = sections(&files, major.unwrap_or(2));
+    let [old, new] = [1, 2].map(|guess| sections(&files, major.unwrap_or(guess), RUNTIME_URI));
     let driver = |sections: &[Section<'_>]| driver(sections, main, is_whole);
     runtime.systemd_cgroup =
         driver(&old).filter(|of_old| driver(&new).is_some_and(|of_new| of_new.value == of_old.value));
@@ -52,6 +51,11 @@ pub(super) fn read(tree: &dyn Tree, main: &Path, version: Option<&str>, installe
     let is_checked = version.is_some_and(checks_systemd_cgroup);
     let old_switch = || old_switch(&old).filter(|_| is_checked);
     runtime.cri_disabled = files.iter().find_map(|file| disabled(file, major)).or_else(old_switch);
+    if runtime.cri_disabled.is_none() && is_whole {
+        let images = sections(&files, major.unwrap_or(2), IMAGES_URI);
+        let unknown = unknown_default(&old).filter(|_| unknown_default(&new).is_some());
+        runtime.cri_disabled = images.iter().find_map(two_registries).or(unknown);
+    }
     runtime.socket = files.iter().rev().find_map(|file| {
         let new = file.string(file.table(), &["plugins", "io.containerd.server.v1.grpc", "address"]);
         new.or_else(|| file.string(file.table(), &["grpc", "address"]))
@@ -73,6 +77,21 @@ fn old_switch(sections: &[Section<'_>]) -> Option<Located<&'static str>> {
     let said = sections.iter().find_map(|(file, cri)| file.bool(cri, &["systemd_cgroup"]))?;
     let is_taken = !said.value || kind.is_some_and(|kind| kind.value == "io.containerd.runtime.v1.linux");
     (!is_taken).then_some(Located { value: "systemd_cgroup", at: said.at })
+}
+
+/// A `config_path` next to the older `mirrors`, of which the plugin takes one (`ValidateRegistryConfig`).
+fn two_registries((file, cri): &Section<'_>) -> Option<Located<&'static str>> {
+    let path = file.string(cri, &["registry", "config_path"])?;
+    let has_mirrors = table(cri, &["registry", "mirrors"]).is_some_and(|mirrors| !mirrors.is_empty());
+    has_mirrors.then_some(Located { value: "config_path", at: path.at })
+}
+
+/// A default runtime of which no section says anything (`ValidatePluginConfig`).
+fn unknown_default(sections: &[Section<'_>]) -> Option<Located<&'static str>> {
+    let name = string(sections, &["containerd", "default_runtime_name"]).filter(|name| name.value != "runc")?;
+    let paths = [&["containerd", "default_runtime"][..], &["containerd", "runtimes", &name.value]];
+    let is_known = sections.iter().any(|(_, cri)| paths.iter().any(|path| table(cri, path).is_some()));
+    (!is_known).then_some(Located { value: "default_runtime_name", at: name.at })
 }
 
 /// `2` of `2.1.4`.
@@ -139,17 +158,17 @@ fn schema(file: &TomlFile<'_>) -> u32 {
 
 type Section<'a> = (&'a TomlFile<'a>, &'a DeTable<'a>);
 
-/// The sections that count for containerd of this major version, the strongest first. 1.x replaces a plugin's section by
-/// an import's, 2.x merges them.
-fn sections<'a>(files: &'a [TomlFile<'a>], major: u32) -> Vec<Section<'a>> {
+/// The sections of the plugin `uri` that count for containerd of this major version, the strongest first. 1.x has one
+/// plugin for both, and replaces its section by an import's; 2.x merges them.
+fn sections<'a>(files: &'a [TomlFile<'a>], major: u32, uri: &'static str) -> Vec<Section<'a>> {
     let mut sections = Vec::new();
     for file in files.iter().rev() {
         let names: &[&str] = match (schema(file), major) {
             (..=1, 1) => &[SHORT],
             (..=1, _) => &[GRPC_URI, SHORT],
             (2, 1) => &[GRPC_URI],
-            (2, _) => &[RUNTIME_URI, GRPC_URI],
-            _ => &[RUNTIME_URI],
+            (2, _) => &[uri, GRPC_URI],
+            _ => &[uri],
         };
         let found = names.iter().filter_map(|name| Some((file, table(file.table(), &["plugins", name])?)));
         sections.extend(found);

@@ -139,6 +139,36 @@ fn a_socket_is_judged_on_a_running_host_alone() {
 }
 
 #[test]
+fn what_the_cri_plugin_refuses_is_fatal() {
+    let found = |text: &str| {
+        says(&crate::kubelet::resolve::resolve(&kubeadm().file(CONFIG, text), inputs("1.33.0", None)), "RT002").join("")
+    };
+    let images =
+        "version = 3\n[plugins.'io.containerd.cri.v1.images'.registry]\nconfig_path = '/etc/containerd/certs.d'\n";
+    let mirrors = "[plugins.'io.containerd.cri.v1.images'.registry.mirrors]\n";
+    assert!(
+        found(&format!("{images}{mirrors}'docker.io' = {{endpoint = ['https://m']}}\n"))
+            .starts_with(&format!("fatal {CONFIG}:3: "))
+    );
+    assert_eq!(found(&format!("{images}{mirrors}")), "");
+    let old = |more: &str| {
+        found(&format!(
+            "{SYSTEMD}[plugins.\"io.containerd.grpc.v1.cri\".containerd]\ndefault_runtime_name = \"nvidia\"\n{more}"
+        ))
+    };
+    assert!(old("").contains("no table in `runtimes`"), "{}", old(""));
+    assert_eq!(old("runtimes.nvidia = {runtime_type = \"io.containerd.runc.v2\"}\n"), "");
+}
+
+#[test]
+fn a_driver_that_nobody_reads_is_told_where_both_agree() {
+    let text =
+        "version = 3\n[plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes.runc.options]\nSystemdCgroup = true\n";
+    let found = driver(&kubeadm().file(CONFIG, text), inputs("1.33.0", None), "systemd", from("/c.yaml", 1));
+    assert!(found[0].starts_with(&format!("warning {CONFIG}:3: ")), "{found:?}");
+}
+
+#[test]
 fn what_the_caller_saw_at_the_socket_counts() {
     let mut snapshot = with_endpoint(&kubeadm(), Inputs::default());
     let mut saw = |socket| {
