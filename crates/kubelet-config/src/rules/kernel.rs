@@ -44,6 +44,20 @@ pub(super) fn swap_on(snapshot: &Snapshot, report: &mut Report) {
     report.add(finding.say(fix));
 }
 
+pub(super) fn memory_cgroup(snapshot: &Snapshot, report: &mut Report) {
+    let controllers = snapshot.machine.kernel.controllers.as_ref();
+    let has_memory = |found: &&Located<String>| found.value.split_whitespace().any(|name| name == "memory");
+    let Some(found) = controllers.filter(|found| !has_memory(found)) else { return };
+    let (severity, result) = match snapshot.command.launcher.rancher_name() {
+        Some(program) => (Severity::Fatal, format!("{program} exits with 'failed to find memory cgroup (v2)'")),
+        None => (Severity::Error, "pods with a memory limit do not start".to_owned()),
+    };
+    let message = format!("cgroup v2 has no memory controller here: {result}");
+    let fix = "add `cgroup_enable=memory` to the kernel's command line, without `cgroup_disable=memory`, and reboot. On a \
+               Raspberry Pi it is the one line of /boot/firmware/cmdline.txt";
+    report.add(Finding::new("KN005", severity, found.at.clone(), message).say(fix));
+}
+
 pub(super) fn ip_forward(snapshot: &Snapshot, report: &mut Report) {
     // k3s and RKE2 set these themselves when they start.
     if settings::are_managed(snapshot) && snapshot.lifecycle == Lifecycle::BeforeFirstStart {

@@ -89,6 +89,7 @@ pub(super) fn read(tree: &dyn Tree, settings: &Settings) -> Kernel {
         swaps: swaps(tree),
         sysctls: sysctls(tree),
         cgroup_v2: cgroup_v2(tree),
+        controllers: first_word(tree, "/sys/fs/cgroup/cgroup.controllers"),
         cpus: first_word(tree, "/sys/devices/system/cpu/online").map(|found| found.value),
         cgroups: cgroups(tree, settings),
     }

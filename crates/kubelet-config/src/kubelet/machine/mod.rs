@@ -190,6 +190,8 @@ pub struct Kernel {
     pub(crate) sysctls: BTreeMap<&'static str, Located<String>>,
     /// Whether the host has cgroup v2 as its only hierarchy.
     pub cgroup_v2: Option<bool>,
+    /// The controllers of cgroup v2.
+    pub(crate) controllers: Option<Located<String>>,
     /// The CPUs that are online, as the kernel lists them: `0-3`.
     pub(crate) cpus: Option<String>,
     /// Cgroups that exist, of those that the configuration names.

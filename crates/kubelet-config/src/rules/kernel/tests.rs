@@ -157,3 +157,18 @@ fn the_setting_is_taken_back_where_it_is_written() {
     let profile = fix(rke2("", "server: https://a:9345\nprofile: cis\n"));
     assert!(profile.contains("sysctl --system") && !profile.contains("Or "), "{profile}");
 }
+
+#[test]
+fn cgroup_v2_needs_a_memory_controller() {
+    let found = |controllers: &str, launcher: Launcher| {
+        let tree = kubeadm().file("/sys/fs/cgroup/cgroup.controllers", controllers);
+        let mut snapshot = with_settings(&tree, Inputs::default(), &[]);
+        snapshot.command.launcher = launcher;
+        says(&snapshot, "KN005").join("")
+    };
+    assert!(found("cpuset cpu io pids\n", Launcher::K3s).starts_with("fatal /sys/fs/cgroup/cgroup.controllers:1: "));
+    assert!(found("cpuset cpu io pids\n", Launcher::Direct).starts_with("error "));
+    for (controllers, launcher) in [("cpuset cpu memory\n", Launcher::K3s), ("\n", Launcher::Direct)] {
+        assert_eq!(found(controllers, launcher), "");
+    }
+}
