@@ -3,11 +3,14 @@
 
 pub(super) mod unknown_option;
 
+use std::path::Path;
+
 use serde_json::Value;
 
 use super::{Finding, Launcher, Located, Location, Report, Severity, Snapshot, Step, shortened};
 use crate::kubelet::layers::{Oddity, ReplacedList};
 use crate::kubelet::text::chars;
+use crate::step::unit_name;
 
 /// Gives the kubelet of k3s or RKE2 this argument (`max-pods=50`).
 pub(super) fn with_argument(snapshot: &Snapshot, argument: &str) -> Step {
@@ -69,6 +72,12 @@ pub(super) fn wrapper_unresolvable(snapshot: &Snapshot, report: &mut Report) {
         }
     }
     let launcher = snapshot.command.launcher;
+    if let Some((at, program)) = snapshot.command.misnamed.as_ref().zip(launcher.rancher_name()) {
+        let right = Path::new(&*at.file).with_file_name("config.yaml");
+        let message = format!("{program} does not read {at}, but {}, which does not exist", right.display());
+        let fix = format!("run `mv {at} {}`, then `systemctl restart {}`", right.display(), unit_name(snapshot));
+        report.add(Finding::new("SD023", Severity::Warning, at.clone(), message).say(fix));
+    }
     report
         .findings
         .extend(snapshot.command.maps.iter().map(|(at, list, meant)| map_in_list(launcher, at, list, meant)));

@@ -134,6 +134,8 @@ pub struct KubeletCommand {
     pub server_disables_cloud_controller: Option<bool>,
     /// The second layer's files that could not be read, with the reason, and whether the distribution exits because of it.
     pub(crate) unreadable: Vec<(Location, String, bool)>,
+    /// A file that is not read, where the one that would be is not there.
+    pub(crate) misnamed: Option<Location>,
     /// Maps among the items of the second layer's lists, each with the list and what was meant: `kubelet-arg`, `v=2`.
     pub(crate) maps: Vec<(Location, String, String)>,
     /// Why the arguments cannot be known, where they cannot (`/bin/sh is a shell`), at the word or line that hides them.

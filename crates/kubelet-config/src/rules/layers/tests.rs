@@ -53,6 +53,16 @@ fn sd023_names_what_hides_the_words() {
 }
 
 #[test]
+fn sd023_names_a_file_that_k3s_does_not_read() {
+    let file = "/etc/rancher/k3s/config.yml";
+    let tree = MemoryTree::new()
+        .file("/etc/systemd/system/k3s.service", "[Service]\nExecStart=/usr/local/bin/k3s server\n")
+        .file(file, "kubelet-arg: [max-pods=50]\n");
+    assert!(judged(&tree, "SD023")[0].starts_with(&format!("warning {file}: k3s does not read")));
+    assert_eq!(judged(&tree.file("/etc/rancher/k3s/config.yaml", ""), "SD023"), [""; 0]);
+}
+
+#[test]
 fn sd023_is_silent_about_wrappers_that_hand_the_words_on() {
     assert_eq!(judged(&kubeadm(), "SD023"), Vec::<String>::new());
     let tree = kubeadm().file(

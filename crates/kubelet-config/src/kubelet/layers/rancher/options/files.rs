@@ -52,6 +52,8 @@ pub(super) fn find(
         .take(MAX_FILES);
     kubelet.new_argument = Some(new_key(Location::file(&main)));
     let has_main = tree.lstat(&main).is_ok();
+    let others = ["config.yml", "conf.yaml", "conf.yml"].map(|name| main.with_file_name(name));
+    kubelet.misnamed = others.iter().find(|path| !has_main && tree.exists(path)).map(Location::file);
     has_main.then_some(main).into_iter().chain(drop_ins).collect()
 }
 
