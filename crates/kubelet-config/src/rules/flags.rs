@@ -7,6 +7,7 @@ pub(super) mod stray;
 pub(super) mod value;
 
 use super::{Finding, FlagUse, Report, Severity, Snapshot, Step, at, flags_in, shortened};
+use crate::kubelet::config::fields::FIELDS;
 use crate::kubelet::flag_text::FlagText;
 use crate::kubelet::flags::FlagSpec;
 use crate::kubelet::flags::table::{self, FLAGS};
@@ -86,14 +87,21 @@ fn in_no_release(snapshot: &Snapshot, used: &FlagUse) -> Finding {
             format!("no kubelet from {first} to {last} has a flag {flag}. A kubelet that does not know it {exits}");
         (Severity::Warning, message)
     };
+    let bare = used.name.replace('-', "");
+    let field = FIELDS.iter().map(|field| field.path).find(|path| path.eq_ignore_ascii_case(&bare));
     // A build that the table does not cover may have the flag.
     let is_sure = severity == Severity::Fatal;
     let known = |spec: &&FlagSpec| version.map_or(spec.removed.is_none(), |version| spec.known_in(version.minor));
-    let Some(near) = nearest(&used.name, FLAGS.iter().filter(known).map(|spec| spec.name)) else {
+    let near = nearest(&used.name, FLAGS.iter().filter(known).map(|spec| spec.name));
+    let Some(near) = near.filter(|_| field.is_none()) else {
         // Whether the next word is its value is not known.
-        return Finding::new("FL001", severity, at, message)
+        let finding = Finding::new("FL001", severity, at, message)
             .with(at::delete(snapshot, used))
-            .by_hand_if(!is_sure || used.value_in_next_word);
+            .by_hand_if(!is_sure || used.value_in_next_word || field.is_some());
+        return match field {
+            Some(field) => finding.say(format!("Only the configuration file has this setting: {field}")),
+            None => finding,
+        };
     };
     let finding = Finding::new("FL001", severity, at, format!("{message}. Did you mean --{near}?"));
     Finding { lost_flags: meant(used, near), ..finding }

@@ -97,8 +97,16 @@ fn wrong(provider: &Node, name: &str) -> Option<String> {
     bad_version(provider, PROVIDER_GROUP).or_else(|| match duration {
         _ if provider.get("matchImages").is_none_or(|images| images.items().is_empty()) => lacks("matchImages"),
         None => lacks("defaultCacheDuration"),
-        Some(duration) => duration_nanos(&duration)
-            .is_none_or(|nanos| nanos < 0)
-            .then(|| format!("defaultCacheDuration is '{}' and must be a duration such as 12h", shortened(&duration))),
+        Some(duration) if duration_nanos(&duration).is_none_or(|nanos| nanos < 0) => {
+            Some(format!("defaultCacheDuration is '{}' and must be a duration such as 12h", shortened(&duration)))
+        }
+        Some(_) => provider.get("tokenAttributes").and_then(|attributes| {
+            let is_v1 = provider.get("apiVersion").and_then(Node::text).is_some_and(|written| written.ends_with("/v1"));
+            let needed = ["serviceAccountTokenAudience", "requireServiceAccount"];
+            match needed.into_iter().find(|field| attributes.get(field).is_none()) {
+                _ if !is_v1 => Some(format!("tokenAttributes needs apiVersion {PROVIDER_GROUP}v1")),
+                missing => missing.map(|field| format!("tokenAttributes.{field} is missing")),
+            }
+        }),
     })
 }

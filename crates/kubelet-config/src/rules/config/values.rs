@@ -106,8 +106,10 @@ pub(super) fn wrong_values(snapshot: &Snapshot) -> Vec<Finding> {
             let word = if let Part::Pair(key, _) = part { key } else { text(value) };
             if !is_word(snapshot, path, words, word) {
                 let what = what.replace('-', " ");
-                let why = format!("it does not know the {what} {}", shortened(word));
                 let meant = nearest(word, words.split('|'));
+                let is_short = meant.is_none() && words.matches('|').count() < 8;
+                let known = if is_short { format!(", only {}", words.replace('|', ", ")) } else { String::new() };
+                let why = format!("it does not know the {what} {}{known}", shortened(word));
                 findings.push(refusal(snapshot, path, part, &why, meant));
             }
         }

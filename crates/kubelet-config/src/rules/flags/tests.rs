@@ -51,6 +51,9 @@ fn fl001_names_the_flag_that_was_meant() {
     ] {
         assert_eq!(fixed_line(extra, "1.33.4", "FL001"), right, "{extra}");
     }
+    let field = &findings_with(&host("--image-maximum-gc-age=48h"), version("1.33.4"))[0];
+    assert_eq!((field.rule, field.severity), ("FL001", Severity::Fatal));
+    assert!(field.fix.as_ref().unwrap().contains("imageMaximumGCAge"), "{field:?}");
 }
 
 #[test]
