@@ -27,7 +27,7 @@ use zbus::{Connection, MatchRule, MessageStream, OwnedObjectPath, OwnedVariant};
 pub use self::loaded::{loaded, major};
 use self::signal::{BUS, BUS_PATH, MANAGER, MANAGER_PATH, PROPERTIES, SERVICE, SYSTEMD, Signal, UNIT};
 pub use self::unit::{LastProcess, UnitState};
-use self::unit::{dependencies, job_id, merge, read, waits_to_restart};
+use self::unit::{MAX_DEPENDENCIES, dependencies, job_id, merge, read, waits_to_restart};
 use super::clock::{Timer, next_multiple, uptime};
 use crate::trouble::{Trouble, Troubles};
 
@@ -287,10 +287,12 @@ impl Session {
         self.merge(&properties);
         self.dependencies = dependencies(&properties);
         // docker.service is bound to containerd.service: systemd stops both if that fails, and by a job also a kubelet that requires docker.
-        for (required, _) in self.dependencies.clone().into_iter().filter(|(_, is_bound)| !is_bound) {
-            let path = self.systemd.load(&required).await?;
-            self.dependencies.extend(dependencies(&self.systemd.service(&path).await?));
+        for (required, _) in self.dependencies.clone() {
+            let Ok(path) = self.systemd.load(&required).await else { continue };
+            let Ok(of_required) = self.systemd.service(&path).await else { continue };
+            self.dependencies.extend(dependencies(&of_required).into_iter().filter(|(_, is_bound)| *is_bound));
         }
+        self.dependencies.truncate(MAX_DEPENDENCIES);
         let job = properties.get("Job").and_then(job_id);
         let dependencies = self.systemd.dependencies(&self.dependencies).await;
         let (unit, state) = (self.unit.clone(), self.state.clone());

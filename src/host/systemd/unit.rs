@@ -104,7 +104,7 @@ pub(super) fn merge(unit: &mut UnitState, properties: &HashMap<String, OwnedVari
 }
 
 /// Services that are followed at most.
-const MAX_DEPENDENCIES: usize = 8;
+pub(super) const MAX_DEPENDENCIES: usize = 8;
 
 /// The services without which systemd does not start the unit, and whether it also stops the unit when they fail: those of `BindsTo=`. With
 /// those of `Requires=` the unit is stopped only if they are stopped by a job (systemd.unit(5)).

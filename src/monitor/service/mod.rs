@@ -70,6 +70,8 @@ struct FailedStarts {
     failed_since: Option<Uptime>,
     /// The attempts since it last had a process, or since somebody has stopped it.
     attempts: Option<Attempts>,
+    /// Whether the last start failed for want of another unit, before there was a process since boot.
+    lacks_another: bool,
     /// The failed service for want of which systemd has never started the unit, and since when that has been seen.
     blocked_by: Option<(String, Uptime)>,
 }
@@ -138,7 +140,8 @@ impl Service {
     pub fn deadline(&self, now: Uptime) -> Option<Uptime> {
         let left = self.starts.failed_since.map(|since| since + INACTIVE_WAIT);
         let attempts = self.starts.attempts.map(|first| first.since + self.start_grace);
-        let of_unit = left.into_iter().chain(attempts).filter(|at| *at > now);
+        let blocked = self.starts.blocked_by.as_ref().map(|(_, since)| *since + DEPENDENCY_WAIT);
+        let of_unit = left.into_iter().chain(attempts).chain(blocked).filter(|at| *at > now);
         of_unit.chain(self.deadline_of_process(now)).min()
     }
 
@@ -234,6 +237,7 @@ impl Service {
                 if ["done", "canceled"].contains(&result.as_str()) {
                     self.starts.attempts = None;
                 }
+                self.starts.lacks_another = result == "dependency";
                 if let Some(ended) = &mut self.last_end
                     && FAILED_STARTS.contains(&result.as_str())
                 {
@@ -249,6 +253,7 @@ impl Service {
     }
 
     fn job(&mut self, id: u32, kind: JobKind, dependencies: &[Dependency]) {
+        (self.starts.lacks_another, self.starts.blocked_by) = (false, None);
         let is_known = self.jobs.has(&[kind]);
         if !self.jobs.set(id, kind) {
             return;
@@ -272,7 +277,7 @@ impl Service {
     fn dependencies_read(&mut self, dependencies: &[Dependency], now: Uptime) {
         let failed = dependencies.iter().find(|one| one.active_state == "failed").map(|one| (one.unit.clone(), now));
         let is_unstarted = self.unit.active_state == "inactive" && !self.unit.was_started && !self.jobs.is_any_open();
-        let is_blocked = is_unstarted && self.unit.file_state.starts_with("enabled");
+        let is_blocked = is_unstarted && self.starts.lacks_another && self.unit.file_state.starts_with("enabled");
         self.starts.blocked_by = self.starts.blocked_by.take().or(failed).filter(|_| is_blocked);
         let Some(Ended { dependency: Some(stopped_with), .. }) = &mut self.last_end else { return };
         let is_settled = dependencies.iter().any(|dependency| {

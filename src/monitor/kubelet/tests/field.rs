@@ -132,10 +132,11 @@ fn a_kubelet_that_is_stopped_with_a_runtime_that_systemd_restarts_is_a_problem()
 /// start once, whatever `Restart=` says, and also if the other service comes up after all.
 #[test]
 fn an_enabled_kubelet_that_systemd_has_not_started_for_want_of_another_service_is_a_problem() {
-    let boot = |file_state: &str, states: [&str; 3], job| {
+    let boot = |file_state: &str, result: &str, states: [&str; 3], job| {
         let never = UnitState { was_started: false, ..unit("inactive", 0, LastProcess::default(), "success") };
         let never = UnitState { file_state: file_state.into(), ..never };
         let mut story = Story::new(never.clone());
+        story.happens(ServiceEvent::Bus(BusEvent::JobRemoved { id: 1, result: result.into() }));
         for active_state in states {
             let (unit, active_state, result) = ("docker.service".into(), active_state.to_owned(), "exit-code".into());
             let dependencies = vec![Dependency { unit, is_bound: false, active_state, result, ends_by_itself: false }];
@@ -146,7 +147,7 @@ fn an_enabled_kubelet_that_systemd_has_not_started_for_want_of_another_service_i
         story
     };
     for states in [["activating", "failed", "failed"], ["failed", "activating", "active"]] {
-        let mut story = boot("enabled", states, None);
+        let mut story = boot("enabled", "dependency", states, None);
         story.wait(Duration::from_mins(1));
         let message = story.reports(Status::False, Reason::KubeletStoppedWithDependency);
         let wanted = "systemd has not started kubelet.service because docker.service failed, and does not try again";
@@ -156,13 +157,21 @@ fn an_enabled_kubelet_that_systemd_has_not_started_for_want_of_another_service_i
         story.probe(900, Probe::Healthy);
         story.reports(Status::True, Reason::KubeletIsHealthy);
     }
-    for (file_state, states, job) in [
-        ("disabled", ["failed"; 3], None),
-        ("enabled", ["activating", "activating", "failed"], None),
-        ("enabled", ["failed"; 3], Some(7)),
+    for (file_state, result, states, job) in [
+        ("disabled", "dependency", ["failed"; 3], None),
+        ("enabled", "dependency", ["activating", "activating", "failed"], None),
+        ("enabled", "dependency", ["failed"; 3], Some(7)),
+        // `ConditionPathExists=`, or no start was tried.
+        ("enabled", "done", ["failed"; 3], None),
     ] {
-        boot(file_state, states, job).reports(Status::Unknown, Reason::KubeletNotFound);
+        boot(file_state, result, states, job).reports(Status::Unknown, Reason::KubeletNotFound);
     }
+    let mut stopped = boot("enabled", "dependency", ["failed"; 3], None);
+    for event in job(JobKind::Stop) {
+        stopped.happens(event);
+    }
+    stopped.wait(Duration::from_mins(3));
+    stopped.reports(Status::Unknown, Reason::KubeletNotFound);
 }
 
 /// coreos/tectonic-forum#314, moby/moby#12606: `gcore` and gdb stop all threads, while a person looks for the cause of something else.

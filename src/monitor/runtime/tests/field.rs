@@ -43,6 +43,7 @@ fn a_runtime_that_answers_nobody_is_hung_if_the_kubelet_agrees() {
 #[test]
 fn an_enabled_runtime_that_systemd_has_not_started_for_want_of_another_service_is_down() {
     let mut story = Story::new();
+    story.happens(ServiceEvent::Bus(BusEvent::JobRemoved { id: 1, result: "dependency".into() }));
     for active_state in ["failed"; 4] {
         story.fails(&Probe::NoListener);
         let never = UnitState { was_started: false, ..unit("inactive", 0, LastProcess::default(), "success") };
