@@ -1,6 +1,7 @@
-//! The agents of a fleet: units of one machine, each with its own files, credential and Node. Their kubelets are two stand-ins that only
-//! answer probes: one stays well, and one, which a tenth of the agents watch, is killed while the API server fails.
+//! The agents of a fleet: units of one machine, each with its own files, credential and Node. Their kubelets are stand-ins that only
+//! answer probes: nine tenths of the agents watch one that stays well, the others one each, which is killed while the API server fails.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -91,19 +92,22 @@ impl Members {
     /// Boots their machine. They are started by [`Self::systemctl`].
     pub fn boot(plane: &Arc<ControlPlane>, kind: Kind, size: u32) -> Result<Self> {
         let ports = Ports { kubelet: namespaces::port(), healthz: namespaces::port() };
-        let killed = Ports { healthz: namespaces::port(), ..ports };
+        let numbers = || (0..size).filter(|member| is_killed(*member));
+        let killed: BTreeMap<u32, Ports> =
+            numbers().map(|member| (member, Ports { healthz: namespaces::port(), ..ports })).collect();
         let kubeconfig = plane.kubeconfig("system:node:fleet", "system:nodes")?;
         let mut files = node_files::kubelet(kinds::current(), "fleet", ports, &plane.ca()?, kubeconfig);
         // On real nodes no other agent takes the kubelet's processor.
         let first = "[Service]\nNice=-20\n";
-        let unit = "[Service]\nNice=-20\nExecStart=/usr/bin/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf --config=/var/lib/kubelet/killed.yaml\n";
+        let unit = "[Service]\nNice=-20\nExecStart=/usr/bin/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf --config=/var/lib/kubelet/%p.yaml\n";
+        for (member, ports) in &killed {
+            let config = node_files::kubelet_config(kinds::current(), *ports).to_string();
+            files.extend([
+                file(&format!("/etc/systemd/system/killed-{member}.service"), unit, 0o644),
+                file(&format!("/var/lib/kubelet/killed-{member}.yaml"), config, 0o644),
+            ]);
+        }
         files.extend([
-            file("/etc/systemd/system/killed.service", unit, 0o644),
-            file(
-                "/var/lib/kubelet/killed.yaml",
-                node_files::kubelet_config(kinds::current(), killed).to_string(),
-                0o644,
-            ),
             file("/etc/systemd/system/kubelet.service.d/first.conf", first, 0o644),
             file("/etc/dbus-1/system.d/fleet.conf", BUS, 0o644),
         ]);
@@ -115,7 +119,7 @@ impl Members {
             }
             Kind::NodeProblemDetector => {
                 let package = Package::new(plane)?;
-                let port = |member| if is_killed(member) { killed.healthz } else { ports.healthz };
+                let port = |member| killed.get(&member).unwrap_or(&ports).healthz;
                 let unit = |member: u32| {
                     let path = format!("/etc/systemd/system/member-{member}.service");
                     file(&path, package.unit(&name(member), port(member), NO_SERVERS), 0o644)
@@ -129,8 +133,10 @@ impl Members {
         let machine = Machine::boot(format!("fleet-{}", kind.name()), layers, files, TARGET)?;
         let directories = "mkdir -p /run/nodevigil /var/lib/nodevigil /etc/nodevigil";
         let of_each = format!("for i in $(seq 0 {}); do mkdir -p /run/fleet/$i /var/lib/fleet/$i; done", size - 1);
-        machine.sh(&format!("{directories}; {of_each}; {}; systemctl start killed", peer::LINKS))?;
-        Ok(Self { kind, size, plane: Arc::clone(plane), machine })
+        machine.sh(&format!("{directories}; {of_each}; {}", peer::LINKS))?;
+        let members = Self { kind, size, plane: Arc::clone(plane), machine };
+        members.start_killed()?;
+        Ok(members)
     }
 
     /// Runs a command of systemctl for all units at once.
@@ -139,14 +145,19 @@ impl Members {
         self.machine.sh(&format!("systemctl --no-block {command} {units}")).map(drop)
     }
 
-    /// Kills the kubelet of a tenth of the agents.
+    /// Kills the kubelets of a tenth of the agents, one after the other, as their agents report that at once.
     pub fn kill_some(&self) -> Result<()> {
-        self.machine.sh("systemctl kill --signal=KILL killed").map(drop)
+        self.of_killed("kill --signal=KILL")
     }
 
-    /// Starts it again.
+    /// Starts them again.
     pub fn start_killed(&self) -> Result<()> {
-        self.machine.sh("systemctl start killed").map(drop)
+        self.of_killed("start")
+    }
+
+    fn of_killed(&self, command: &str) -> Result<()> {
+        let units = format!("$(seq --format killed-%g.service 0 {KILLED_EVERY} {})", self.size - 1);
+        self.machine.sh(&format!("for unit in {units}; do systemctl {command} $unit; sleep 0.5; done")).map(drop)
     }
 
     /// Waits until each Node shows whether the kubelet of its agent is dead.
@@ -179,7 +190,7 @@ fn agents(plane: &ControlPlane, size: u32) -> Result<Vec<File>> {
         let kubeconfig = plane.kubeconfig(&format!("nodevigil:{}", name(member)), "nodevigil-agents")?;
         let files_of_one = node_files::agent(kubeconfig)?;
         let [unit, .., kubeconfig] = files_of_one.as_slice() else { bail!("the agent's files") };
-        let kubelet = if is_killed(member) { "unit = \"killed.service\"" } else { "" };
+        let kubelet = if is_killed(member) { format!("unit = \"killed-{member}.service\"") } else { String::new() };
         let settings =
             format!("[conditions]\nhealthy_for_secs = 1\n[metrics]\nenabled = false\n[kubelet]\n{kubelet}\n");
         let unit = unit.content.replace("RuntimeDirectory=nodevigil", &format!("RuntimeDirectory=fleet/{member}"));
