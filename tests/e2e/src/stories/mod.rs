@@ -280,9 +280,9 @@ pub const STORIES: &[Story] = &[
     full("cloud_init::external_cloud", cloud_init::a_host_with_an_external_cloud_waits_for_its_controller)
         .only_in(Place::Namespaces),
     full("cloud_init::image", cloud_init::an_image_is_baked_with_the_preflight_alone).only_in(Place::Namespaces),
-    full("pods::outlives_kubelet", pods::a_pod_outlives_kubelet_and_runtime).only_in(Place::Namespaces),
-    full("pods::replaced", pods::a_pod_is_replaced_and_removed).only_in(Place::Namespaces),
-    full("pods::manifest", pods::a_manifest_is_applied_and_removed).only_in(Place::Namespaces),
+    full("pods::outlives_kubelet", pods::a_pod_outlives_kubelet_and_runtime),
+    full("pods::replaced", pods::a_pod_is_replaced_and_removed),
+    full("pods::manifest", pods::a_manifest_is_applied_and_removed),
     full("documents::commands", documents::each_block_of_commands_runs).only_in(Place::Namespaces),
     full("diagnose::dead_kubelet", diagnose::a_dead_kubelet_is_named),
     full("diagnose::hung_runtime", diagnose::a_hung_container_runtime_is_named),

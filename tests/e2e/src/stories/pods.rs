@@ -44,7 +44,8 @@ impl Release {
 /// A node that runs pods and has the images, with the scheduler and the controllers.
 fn boot(scene: &Scene) -> Result<(Arc<ObservedNode>, [Daemon; 2])> {
     let controllers = scene.plane().start_workload_controllers()?;
-    let node = scene.ready_with(helm::runs_pods)?;
+    let layers = helm::layers()?;
+    let node = scene.ready_with(|node| helm::runs_pods(node, layers))?;
     // The pod's own token is to be used.
     node.sh("mv /etc/nodevigil/kubeconfig /root/")?;
     helm::import_images(&node)?;
@@ -141,8 +142,8 @@ pub fn a_pod_is_replaced_and_removed(scene: &Scene) -> Result<()> {
 
         let evicted = wait_for_pod(scene, "the pod to be ready", is_ready)?;
         let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": evicted, "namespace": "kube-system"}});
-        node.sh(&format!("printf '%s' '{eviction}' >/run/eviction.json"))?;
-        let file = format!("/proc/{}/root/run/eviction.json", node.machine()?.pid1());
+        let file = namespaces::work().join("eviction.json").display().to_string();
+        fs::write(&file, eviction.to_string())?;
         let path = format!("/api/v1/namespaces/kube-system/pods/{evicted}/eviction");
         let from = Instant::now();
         plane.kubectl(&["create", "--raw", &path, "-f", &file])?;

@@ -1,36 +1,39 @@
 //! The Helm chart of `make chart` and the image of `make image`, on a node that runs real pods.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Result, ensure};
 
 use super::control_plane::ControlPlane;
 use super::namespaces::{self, ADDRESS};
 use super::node::{Node, NodeBuilder};
-use super::{output, programs, repository};
+use super::{kinds, output, programs, repository};
 
-/// `restrict_oom_score_adj`, because runc fails where `CAP_SYS_RESOURCE` is missing, as in a container.
+/// Of a node in namespaces. `restrict_oom_score_adj`, because runc fails where `CAP_SYS_RESOURCE` is missing, as in a container.
 const CONTAINERD: &str = r#"version = 2
 [plugins."io.containerd.grpc.v1.cri"]
 restrict_oom_score_adj = true
-sandbox_image = "example.invalid/pause:1"
+sandbox_image = "PAUSE"
 [plugins."io.containerd.grpc.v1.cri".containerd]
 snapshotter = "native"
 "#;
 
+/// The image that holds a pod's namespaces. No node can pull it.
+pub const PAUSE: &str = "example.invalid/pause:1";
+
 /// Imports images of busybox alone: the pause container's, and one whose program ends at once, as a tag of nodevigil's.
 const IMAGES: &str = r#"
-cd "$(mktemp -d)" && mkdir root && cp "$(command -v busybox)" root/busybox && tar -C root -cf layer.tar .
-for image in 'example.invalid/pause:1 "sleep", "infinity"' 'ghcr.io/nodevigil/nodevigil:broken "false"'; do
-  printf '{"architecture": "amd64", "os": "linux", "config": {"Entrypoint": ["/busybox", %s]}, "rootfs": {"type": "layers", "diff_ids": ["sha256:%s"]}}' \
+cd "$(mktemp -d)" && mkdir root && cp /usr/bin/busybox root && tar -C root -cf layer.tar .
+for image in 'PAUSE "sleep", "infinity"' 'ghcr.io/nodevigil/nodevigil:broken "false"'; do
+  printf '{"architecture": "ARCHITECTURE", "os": "linux", "config": {"Entrypoint": ["/busybox", %s]}, "rootfs": {"type": "layers", "diff_ids": ["sha256:%s"]}}' \
     "${image#* }" "$(sha256sum layer.tar | cut -d' ' -f1)" >config.json
   printf '[{"Config": "config.json", "RepoTags": ["%s"], "Layers": ["layer.tar"]}]' "${image%% *}" >manifest.json
   tar -cf image.tar config.json manifest.json layer.tar && ctr -n k8s.io images import image.tar
 done
-ctr -n k8s.io images import /run/nodevigil-image.tar
+ctr -n k8s.io images import /usr/bin/nodevigil-image.tar
 "#;
 
 /// The release `nodevigil` in the control plane.
@@ -39,18 +42,24 @@ pub struct Helm {
     plane: Arc<ControlPlane>,
 }
 
-/// Has the node run pods that have the host's network: there are no CNI plugins.
-pub fn runs_pods(node: NodeBuilder) -> NodeBuilder {
-    node.file("/etc/containerd/config.toml", CONTAINERD)
+/// Has the node run pods that have the host's network: in namespaces there are no CNI plugins.
+pub fn runs_pods(mut node: NodeBuilder, layers: [PathBuf; 2]) -> NodeBuilder {
+    if kinds::current().suite.is_none() {
+        node = node.file("/etc/containerd/config.toml", &CONTAINERD.replace("PAUSE", PAUSE));
+    }
+    layers.into_iter().fold(node, NodeBuilder::layer)
+}
+
+/// Layers with what [`import_images`] needs.
+pub fn layers() -> Result<[PathBuf; 2]> {
+    let image = repository().join("dist/nodevigil-image.tar");
+    ensure!(image.is_file(), "{} is missing: run `make image`", image.display());
+    Ok([programs::layer("nodevigil-image.tar", &image)?, programs::layer("busybox", Path::new("/usr/bin/busybox"))?])
 }
 
 /// Imports the images that the chart's pods need.
 pub fn import_images(node: &Node) -> Result<()> {
-    let root = PathBuf::from(format!("/proc/{}/root", node.machine()?.pid1()));
-    let image = repository().join("dist/nodevigil-image.tar");
-    fs::copy(&image, root.join("run/nodevigil-image.tar"))
-        .with_context(|| format!("{}: run `make image`", image.display()))?;
-    node.sh(IMAGES).map(drop)
+    node.sh(&IMAGES.replace("PAUSE", PAUSE).replace("ARCHITECTURE", kinds::HOST)).map(drop)
 }
 
 impl Helm {

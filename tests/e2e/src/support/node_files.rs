@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
 use super::boot::File;
+use super::helm::PAUSE;
 use super::kinds::{Kind, USUAL_UNITS};
 use super::repository;
 
@@ -47,6 +48,8 @@ const CONTAINERD: &str = "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".co
 const GUEST_CONTAINERD: &str = r#"version = 2
 [grpc]
 address = "SOCKET"
+[plugins."io.containerd.grpc.v1.cri"]
+sandbox_image = "PAUSE"
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
 runtime_type = "io.containerd.runc.v2"
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
@@ -122,7 +125,8 @@ pub fn kubelet(kind: &Kind, name: &str, ports: Ports, ca: &str, kubeconfig: Stri
         files.push(file("/etc/sysctl.d/50-kubernetes.conf", "net.ipv4.ip_forward = 1\n", 0o644));
         let target = "[Unit]\nWants=kubelet.service containerd.service\n";
         files.push(file("/etc/systemd/system/multi-user.target.d/50-e2e.conf", target, 0o644));
-        files.push(file("/etc/containerd/config.toml", GUEST_CONTAINERD.replace("SOCKET", kind.socket), 0o644));
+        let containerd = GUEST_CONTAINERD.replace("SOCKET", kind.socket).replace("PAUSE", PAUSE);
+        files.push(file("/etc/containerd/config.toml", containerd, 0o644));
         if kind.units != USUAL_UNITS {
             files.push(file("/usr/lib/systemd/system/containerd.service", CONTAINERD_UNIT, 0o644));
         }
