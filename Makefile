@@ -46,7 +46,9 @@ SCHEDULER := $(CACHE)/scheduler/$(call key,tests/cluster/go.mod tests/cluster/go
 K3S := $(CACHE)/k3s/$(call key,tests/cluster/go.mod tests/cluster/go.sum tests/cluster/k3s/main.go)
 # Debian's kernel for the virtual machine of memory::host_thrashes.
 KERNEL := $(CACHE)/kernel
-# Images of guests, one directory for each suite of Debian. Each stays as Debian was when it was made; remove one to update it.
+# The kubelet for guests that are arm64.
+ARM64 := $(CACHE)/arm64/$(call key,tests/cluster/go.mod tests/cluster/go.sum)
+# Images of guests, one directory for each suite and architecture of Debian. Each stays as Debian was when it was made; remove one to update it.
 GUESTS := $(CACHE)/guests/$(call key,tests/e2e/image.sh)
 
 # Kubelets of other releases. KUBELET=1.34: the stories' nodes run that one.
@@ -54,7 +56,7 @@ kubelet_of = $(CACHE)/kubelets/$(1)-$(call key,tests/full/kubelet/versions/$(1)/
 
 # What the program of the stories reads, and how it is built: the agent is nearly what is shipped, the program that judges it is a
 # debug build, whose crates cargo test has built.
-STORIES_ENV = KUBEBUILDER_ASSETS="$(ASSETS)" NODEVIGIL_CONSUMERS="$(CONSUMERS)" NODEVIGIL_CRDS="$(CRDS)" NODEVIGIL_PEER="$(PEER)" NODEVIGIL_KERNEL="$(KERNEL)" NODEVIGIL_GUESTS="$(GUESTS)" NODEVIGIL_HELM="$(HELM)" NODEVIGIL_SCHEDULER="$(SCHEDULER)" NODEVIGIL_ANSIBLE="$(ANSIBLE)" NODEVIGIL_K3S="$(K3S)"$(if $(KUBELET), NODEVIGIL_KUBELET="$(call kubelet_of,$(KUBELET))")
+STORIES_ENV = KUBEBUILDER_ASSETS="$(ASSETS)" NODEVIGIL_CONSUMERS="$(CONSUMERS)" NODEVIGIL_CRDS="$(CRDS)" NODEVIGIL_PEER="$(PEER)" NODEVIGIL_KERNEL="$(KERNEL)" NODEVIGIL_GUESTS="$(GUESTS)" NODEVIGIL_ARM64="$(ARM64)" NODEVIGIL_HELM="$(HELM)" NODEVIGIL_SCHEDULER="$(SCHEDULER)" NODEVIGIL_ANSIBLE="$(ANSIBLE)" NODEVIGIL_K3S="$(K3S)"$(if $(KUBELET), NODEVIGIL_KUBELET="$(call kubelet_of,$(KUBELET))")
 QUIET := --quiet
 define E2E
 cargo build $(QUIET) --locked --profile gate --package nodevigil && cargo build $(QUIET) --locked --package nodevigil-e2e && \
@@ -68,7 +70,7 @@ BUILD_PROGRAMS := cc:gcc:libc6-dev
 RELEASE_PROGRAMS := gcc:gcc:libc6-dev musl-gcc:musl-tools readelf:binutils
 ARM_PROGRAMS := aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu:libc6-dev-arm64-cross readelf:binutils
 NODE_PROGRAMS := unshare:util-linux systemctl:systemd dbus-daemon:dbus ip:iproute2 containerd:containerd runc:runc nft:nftables mkfs.ext4:e2fsprogs losetup:mount patch:patch
-GUEST_PROGRAMS := qemu-system-x86_64:qemu-system-x86 busybox:busybox-static debootstrap:debootstrap
+GUEST_PROGRAMS := qemu-system-x86_64:qemu-system-x86 debootstrap:debootstrap busybox:busybox-static depmod:kmod systemd-sysusers:systemd
 FULL_PROGRAMS := cloud-init:cloud-init faketime:faketime python3:python3 curl:curl rpm:rpm busybox:busybox-static
 ORACLE_PROGRAMS := unshare:util-linux ip:iproute2 containerd:containerd runc:runc openssl:openssl
 # Of a header: no program of its package would show that it is there.
@@ -109,7 +111,7 @@ if [ ! -d "$(2)" ]; then \
 fi
 endef
 
-.PHONY: help docs site test stories nodes gate-needs guest-needs full-needs demo demo-plan picture record well test-full oracle flags configurations rules packed bench fleet fuzz audit release musl packages arm arm-needs test-arm image chart crane helm sbom dist install rust cluster consumers crds kernel scheduler ansible k3s peer promtool nfpm kubelets cargo-deny mdbook clean
+.PHONY: help docs site test stories nodes gate-needs guest-needs arm64-needs full-needs demo demo-plan picture record well test-full oracle flags configurations rules packed bench fleet fuzz audit release musl packages arm arm-needs test-arm image chart crane helm sbom dist install rust cluster consumers crds kernel scheduler ansible k3s peer promtool nfpm kubelets cargo-deny mdbook clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -126,14 +128,16 @@ test: cargo-deny ## The gate: format, lints, dependencies' licences and sources,
 	@tests/step.sh "cargo test" cargo test --locked --no-fail-fast
 	@tests/step.sh "stories" $(MAKE) stories TIER=gate
 
-stories: $(if $(NODE),guest-needs) $(if $(KUBELET),kubelets) $(if $(filter gate,$(TIER)),gate-needs,full-needs consumers crds kernel peer scheduler ansible k3s chart) ## What happens to real nodes, TIER=full (or gate); STORIES="life:: api" for a part, NODE=debian-13 on guests, KUBELET=1.34 with that kubelet, TABLE=FILE for what they provoke
+stories: $(if $(NODE),guest-needs) $(if $(findstring arm64,$(NODE)),arm64-needs) $(if $(KUBELET),kubelets) $(if $(filter gate,$(TIER)),gate-needs,full-needs consumers crds kernel peer scheduler ansible k3s chart) ## What happens to real nodes, TIER=full (or gate); STORIES="life:: api" for a part, NODE=debian-13 on guests, KUBELET=1.34 with that kubelet, TABLE=FILE for what they provoke
 	@$(E2E) --tier $(or $(TIER),full) $(if $(NODE),--node $(NODE)) $(if $(TABLE),--table $(abspath $(TABLE))) $(if $(PLATFORMS),--platforms $(PLATFORMS)) $(STORIES)
 
 # Two guests at a time would make both slow. All kinds run, whatever became of one.
+ARM64_STORIES := life::crash life::clean_exit life::hang life::operator_stop life::restart_by_signal crash::loop crash::out_of_memory runtime::crash runtime::restart_by_signal config::flag_in_the_wrong_file
 KUBELET_STORIES := life::crash life::hang life::operator_stop crash::out_of_memory runtime::crash config::flag_in_the_wrong_file
-nodes: guest-needs gate-needs ## The gate's stories and those of guests on each kind of node, or on NODES="debian-13", and docs/platforms.md about it (over two hours)
+nodes: guest-needs gate-needs $(if $(findstring arm64,$(NODES)),arm64-needs) ## The gate's stories and those of guests on each kind of node, or on NODES="debian-13", and docs/platforms.md about it (over two hours)
 	@failed=; for node in $(or $(NODES),namespaces debian-13 debian-12 debian-sid); do \
-	  echo "== $$node"; $(E2E) --tier gate --node $$node --platforms docs/platforms.md $(STORIES) || failed="$$failed $$node"; \
+	  case $$node in *arm64) stories="$(or $(STORIES),$(ARM64_STORIES))";; *) stories="$(STORIES)";; esac; \
+	  echo "== $$node"; $(E2E) --tier gate --node $$node --platforms docs/platforms.md $$stories || failed="$$failed $$node"; \
 	done; \
 	for release in $(or $(KUBELETS),$(if $(NODES),,1.33 1.34 1.35 1.37)); do \
 	  echo "== kubelet $$release"; \
@@ -148,6 +152,11 @@ gate-needs: rust
 guest-needs:
 	@$(NEED_ROOT)
 	@$(call INSTALL,$(GUEST_PROGRAMS))
+
+# The kubelet and the agent for guests that are arm64.
+arm64-needs: arm cluster
+	@$(call INSTALL,qemu-system-aarch64:qemu-system-arm)
+	@$(call GO_BUILD,the kubelet for arm64 (four minutes),$(ARM64),GOARCH=arm64 GO_TOOLS=k8s.io/kubernetes/cmd/kubelet tests/cluster/build.sh "$(ARM64)")
 
 full-needs:
 	@$(NEED_ROOT)

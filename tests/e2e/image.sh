@@ -1,26 +1,34 @@
 #!/bin/sh
-# Makes the image of a guest with the Debian suite $1 in the directory $2: kernel, initial (an initial file system) and disk.
+# Makes the image of a guest with the Debian suite $1 for the architecture $2 in the directory $3: kernel, initial (an initial file
+# system) and disk.
 set -eu
-suite=$1 out=$2
+suite=$1 architecture=$2 out=$3
 rm -rf "$out.partial"
 mkdir -p "$out.partial"
 cd "$out.partial"
 packages=systemd,systemd-sysv,dbus,udev,kmod,procps,iproute2,nftables,e2fsprogs,dmsetup,python3-minimal,containerd,runc,containernetworking-plugins
-debootstrap --variant=minbase --include=$packages "$suite" root http://deb.debian.org/debian >debootstrap.log 2>&1 || {
+# Unpacked and not installed: no program of another architecture can run here, and the kernel's package would make an initial file
+# system, which takes long and starts slowly.
+debootstrap --foreign --variant=minbase --arch="$architecture" --include="$packages,busybox-static,linux-image-cloud-$architecture" \
+  "$suite" root http://deb.debian.org/debian >debootstrap.log 2>&1 || {
   tail debootstrap.log >&2
   exit 1
 }
-# Unpacked and not installed: the packages would make an initial file system, which takes long and starts slowly.
-chroot root sh -euc '
-  mkdir -p /tmp/kernel/partial
-  apt-get -qq -y -o APT::Sandbox::User=root -o Dir::Cache::archives=/tmp/kernel --no-install-recommends --download-only install linux-image-cloud-amd64
-  for package in /tmp/kernel/linux-*.deb; do dpkg-deb --fsys-tarfile "$package" | tar -x -C / --keep-directory-symlink; done
-  rm -r /tmp/kernel
-  depmod "$(ls /lib/modules)"' >kernel.log 2>&1 || {
-  tail kernel.log >&2
-  exit 1
+for package in root/var/cache/apt/archives/*.deb; do dpkg-deb --fsys-tarfile "$package" | tar -x -C root --keep-directory-symlink; done
+# What the packages' scripts would do.
+cp root/usr/share/base-passwd/passwd.master root/etc/passwd
+cp root/usr/share/base-passwd/group.master root/etc/group
+systemd-sysusers --root="$PWD/root" 2>sysusers.log || true
+grep -q ^messagebus: root/etc/passwd || {
+  echo messagebus:x:100:107::/nonexistent:/usr/sbin/nologin >>root/etc/passwd
+  echo messagebus:x:107: >>root/etc/group
 }
+ln -sf mawk root/usr/bin/awk
+rm -rf root/var/run root/var/lock && ln -s /run root/var/run && ln -s /run/lock root/var/lock
+# In a container debootstrap makes it a link to the container's own.
+rm -rf root/proc && mkdir root/proc
 kernel=$(ls root/lib/modules)
+depmod --basedir root "$kernel"
 if [ -f "root/lib/modules/$kernel/vmlinuz" ]; then cp "root/lib/modules/$kernel/vmlinuz" kernel; else cp "root/boot/vmlinuz-$kernel" kernel; fi
 
 # What a guest does not need, and what would take most of the time of its boot.
@@ -37,17 +45,17 @@ for unit in $units; do
   case $unit in *.*) ;; *) unit=$unit.service ;; esac
   ln -sf /dev/null "root/etc/systemd/system/$unit"
 done
-rm -rf root/boot/* root/usr/share/doc root/usr/share/man root/usr/share/locale root/var/cache/apt root/var/lib/apt/lists
+rm -rf root/boot/* root/debootstrap root/usr/share/doc root/usr/share/man root/usr/share/locale root/var/cache/apt root/var/lib/apt/lists
 touch root/etc/.updated root/var/.updated
 
 # The initial file system: drivers, the disk, and the files of the node, which are on another disk and unpacked at the first boot.
 mkdir -p initial.d/bin initial.d/proc initial.d/dev initial.d/root initial.d/modules
-cp "$(command -v busybox)" initial.d/bin/busybox
+cp root/bin/busybox initial.d/bin/
 for module in virtio_pci virtio_blk virtio_net virtio_console ext4 loop dm-mod; do
-  chroot root modprobe --set-version "$kernel" --show-depends "$module"
+  modprobe --dirname root --set-version "$kernel" --show-depends "$module"
 done | sed -n 's/^insmod \([^ ]*\).*/\1/p' | awk '!seen[$0]++' | while read -r path; do
   name=$(basename "$path" .xz)
-  case $path in *.xz) busybox unxz <"root$path" ;; *) cat "root$path" ;; esac >"initial.d/modules/$name"
+  case $path in *.xz) busybox unxz <"$path" ;; *) cat "$path" ;; esac >"initial.d/modules/$name"
   echo "insmod /modules/$name" >>initial.d/modules/insert
 done
 cat >initial.d/init <<'INIT'

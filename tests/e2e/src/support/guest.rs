@@ -224,34 +224,19 @@ fn emulate(kind: &Kind, directory: &Path) -> Result<Child> {
     let (console, errors) = log_file(&directory.join("console"))?;
     let image = |name: &str| image.join(name).display().to_string();
     let socket = |name: &str| format!("socket,id={name},path={},server=on,wait=off", directory.join(name).display());
+    let (mut emulator, terminal) = machine(kind, directory);
     // The unit of Debian's package, where that of the kind has another name.
     let mask = if kind.units == USUAL_UNITS { "" } else { "systemd.mask=containerd.service" };
-    Command::new("nice")
-        .args([
-            "-n",
-            "10",
-            "qemu-system-x86_64",
-            "-nodefaults",
-            "-no-user-config",
-            "-display",
-            "none",
-            "-serial",
-            "stdio",
-        ])
-        // No KVM: not every machine has it. Nehalem: Debian 12's QEMU crashes when it emulates later processors.
+    emulator
+        .args(["-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio", "-smp", "2", "-m", "1536"])
+        // No KVM: not every machine has it.
         // One thread: with a thread for each processor, one may still run code that the other has just patched, and the kernel panics.
-        .args(["-accel", "tcg,thread=single", "-cpu", "Nehalem-v1", "-smp", "2", "-m", "1536"])
+        .args(["-accel", "tcg,thread=single"])
         .args(["-kernel", &image("kernel"), "-initrd", &image("initial")])
-        .args(["-append", &format!("console=ttyS0 quiet panic=10 mitigations=off systemd.show_status=0 {mask}")])
+        .args(["-append", &format!("console={terminal} quiet panic=10 mitigations=off systemd.show_status=0 {mask}")])
         .args(["-drive", &format!("file={},format=raw,if=virtio,cache=unsafe,snapshot=on", image("disk"))])
         .args(["-drive", &format!("file={},format=raw,if=virtio,readonly=on", directory.join("files").display())])
         .args(["-drive", &format!("file={},format=raw,if=virtio,cache=unsafe", directory.join("empty").display())])
-        // What firmware keeps over a panic (ACPI ERST), which the kernel shows as /sys/fs/pstore.
-        .args([
-            "-object",
-            &format!("memory-backend-file,id=erst,size=64K,share=on,mem-path={}", directory.join("erst").display()),
-        ])
-        .args(["-device", "acpi-erst,memdev=erst"])
         .args(["-netdev", &format!("user,id=net,net=10.99.0.0/24,host={ADDRESS}")])
         .args(["-device", "virtio-net-pci,netdev=net", "-device", "virtio-serial-pci"])
         .args(["-chardev", &socket("shell"), "-device", "virtserialport,chardev=shell,name=e2e"])
@@ -260,5 +245,23 @@ fn emulate(kind: &Kind, directory: &Path) -> Result<Child> {
         .stdout(console)
         .stderr(errors)
         .spawn()
-        .context("starting qemu-system-x86_64")
+        .context("starting QEMU")
+}
+
+/// The emulator of a machine of that architecture, and what Linux calls its serial port.
+fn machine(kind: &Kind, directory: &Path) -> (Command, &'static str) {
+    let mut emulator = Command::new("nice");
+    emulator.args(["-n", "10"]);
+    if kind.architecture == "arm64" {
+        emulator.args(["qemu-system-aarch64", "-machine", "virt", "-cpu", "cortex-a72"]);
+        return (emulator, "ttyAMA0");
+    }
+    // What firmware keeps over a panic (ACPI ERST), which the kernel shows as /sys/fs/pstore.
+    let erst = directory.join("erst");
+    emulator
+        // Debian 12's QEMU crashes when it emulates later processors.
+        .args(["qemu-system-x86_64", "-cpu", "Nehalem-v1"])
+        .args(["-object", &format!("memory-backend-file,id=erst,size=64K,share=on,mem-path={}", erst.display())])
+        .args(["-device", "acpi-erst,memdev=erst"]);
+    (emulator, "ttyS0")
 }

@@ -16,6 +16,8 @@ pub struct Kind {
     pub name: &'static str,
     /// The Debian suite of a guest's image; none for a node in namespaces over this machine's own root.
     pub suite: Option<&'static str>,
+    /// Of its processor and its programs, as Debian names it.
+    pub architecture: &'static str,
     /// The host's name; none is the Node's.
     pub hostname: Option<&'static str>,
     /// The units of kubelet and container runtime, without `.service`.
@@ -27,14 +29,21 @@ pub struct Kind {
 /// What the stories call the units.
 pub const USUAL_UNITS: [&str; 2] = ["kubelet", "containerd"];
 
+/// The architecture of the machine that runs the stories.
+pub const HOST: &str = "amd64";
+
 /// The first one is that of the gate.
 #[rustfmt::skip]
-pub const KINDS: [Kind; 4] = [
-    Kind { name: "namespaces", suite: None, hostname: None, units: USUAL_UNITS, socket: "/run/containerd/containerd.sock" },
-    Kind { name: "debian-13", suite: Some("trixie"), hostname: Some("ip-10-99-0-2"), units: USUAL_UNITS, socket: "/run/containerd/containerd.sock" },
-    Kind { name: "debian-12", suite: Some("bookworm"), hostname: Some("Worker-2.example.com"), units: ["snap.k8s.kubelet", "snap.k8s.containerd"],
-        socket: "/var/snap/k8s/common/run/containerd.sock" },
-    Kind { name: "debian-sid", suite: Some("sid"), hostname: None, units: USUAL_UNITS, socket: "/run/containerd/containerd.sock" },
+pub const KINDS: [Kind; 5] = [
+    Kind { name: "namespaces", suite: None, architecture: HOST, hostname: None, units: USUAL_UNITS, socket: "/run/containerd/containerd.sock" },
+    Kind { name: "debian-13", suite: Some("trixie"), architecture: HOST, hostname: Some("ip-10-99-0-2"), units: USUAL_UNITS,
+        socket: "/run/containerd/containerd.sock" },
+    Kind { name: "debian-12", suite: Some("bookworm"), architecture: HOST, hostname: Some("Worker-2.example.com"),
+        units: ["snap.k8s.kubelet", "snap.k8s.containerd"], socket: "/var/snap/k8s/common/run/containerd.sock" },
+    Kind { name: "debian-sid", suite: Some("sid"), architecture: HOST, hostname: None, units: USUAL_UNITS,
+        socket: "/run/containerd/containerd.sock" },
+    Kind { name: "debian-13-arm64", suite: Some("trixie"), architecture: "arm64", hostname: None, units: USUAL_UNITS,
+        socket: "/run/containerd/containerd.sock" },
 ];
 
 static CURRENT: OnceLock<&Kind> = OnceLock::new();
@@ -88,7 +97,7 @@ impl Kind {
         let suite = self.suite.context("a node in namespaces has no image")?;
         let images = std::env::var_os("NODEVIGIL_GUESTS");
         Ok(PathBuf::from(images.context("NODEVIGIL_GUESTS is not set: start the stories by `make stories`")?)
-            .join(suite))
+            .join(format!("{suite}-{}", self.architecture)))
     }
 
     /// Makes the image if there is none. This needs the network, and so comes before the run's namespaces.
@@ -96,8 +105,9 @@ impl Kind {
         let Some(suite) = self.suite else { return Ok(()) };
         let image = self.image()?;
         if !image.exists() {
-            say(&format!("making the image of Debian {suite} (two minutes)"));
-            let made = Command::new(repository().join("tests/e2e/image.sh")).arg(suite).arg(&image).status()?;
+            say(&format!("making the image of Debian {suite} for {} (two minutes)", self.architecture));
+            let script = repository().join("tests/e2e/image.sh");
+            let made = Command::new(script).args([suite, self.architecture]).arg(&image).status()?;
             ensure!(made.success(), "tests/e2e/image.sh {suite} ended with {made}");
         }
         Ok(())

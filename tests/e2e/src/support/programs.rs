@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::namespaces;
+use super::{kinds, namespaces, repository};
 
 /// The path of one of the Kubernetes programs, in the directory that `KUBEBUILDER_ASSETS` names.
 pub fn kubernetes(program: &str) -> Result<PathBuf> {
@@ -17,6 +17,9 @@ const OTHER_KUBELET: &str = "NODEVIGIL_KUBELET";
 
 /// The kubelet of the nodes.
 pub fn kubelet() -> Result<PathBuf> {
+    if kinds::current().architecture != kinds::HOST {
+        return from("NODEVIGIL_ARM64", "kubelet").context("run `make arm64-needs`");
+    }
     if std::env::var_os(OTHER_KUBELET).is_some() { from(OTHER_KUBELET, "kubelet") } else { kubernetes("kubelet") }
 }
 
@@ -50,8 +53,13 @@ fn from(variable: &str, program: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The agent's executable, which `NODEVIGIL_BIN` names.
+/// The agent's executable, which `NODEVIGIL_BIN` names; for nodes of another architecture that of `make arm`.
 pub fn agent() -> Result<PathBuf> {
+    if kinds::current().architecture != kinds::HOST {
+        let path = repository().join("dist/arm64/nodevigil");
+        ensure!(path.is_file(), "{} is missing: run `make arm`", path.display());
+        return Ok(path);
+    }
     let path =
         std::env::var_os("NODEVIGIL_BIN").context("NODEVIGIL_BIN is not set: start the stories by `make stories`")?;
     let path = PathBuf::from(path);
@@ -59,13 +67,13 @@ pub fn agent() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// A lower layer for the nodes' root that has the program as /usr/bin/NAME; copied once a run.
-pub fn layer(name: &str, program: &Path) -> Result<PathBuf> {
+/// A lower layer for the nodes' root that has the file as /usr/bin/NAME; copied once a run.
+pub fn layer(name: &str, file: &Path) -> Result<PathBuf> {
     let layer = namespaces::work().join("layers").join(name);
     let directory = layer.join("usr/bin");
     if !directory.exists() {
         fs::create_dir_all(&directory)?;
-        fs::copy(program, directory.join(name)).with_context(|| format!("copying {}", program.display()))?;
+        fs::copy(file, directory.join(name)).with_context(|| format!("copying {}", file.display()))?;
     }
     Ok(layer)
 }
