@@ -2,6 +2,7 @@
 //! if it panicked.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 use std::{fs, io};
 
@@ -27,6 +28,9 @@ const MAX_PANIC_BYTES: usize = 400;
 const MAX_PANIC_TRACE: usize = 120;
 const MAX_NAMES: usize = 3;
 
+/// The marker of this boot, for a disk that could not be written to when the agent started.
+static BEGUN: OnceLock<Marker> = OnceLock::new();
+
 /// How the agent ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -46,6 +50,16 @@ struct Marker {
     end: Option<End>,
 }
 
+impl Marker {
+    /// From when on a panic is that boot's end. What pstore has from before a known end is older than that.
+    fn panics_from(&self) -> Timestamp {
+        match self.end {
+            Some(End::Shutdown(at) | End::Stopped(at)) => at,
+            None => self.since,
+        }
+    }
+}
+
 /// How the previous boot ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LastBoot {
@@ -60,9 +74,9 @@ pub fn begin() -> Option<LastBoot> {
     let (left, boot_id) = (read(), boot_id());
     let found = left.as_ref().filter(|left| left.boot_id != boot_id).map(|before| {
         let names: Vec<_> = store::list().into_iter().map(|kept| kept.name).collect();
-        judge(before, &names, panic_since(before.since))
+        judge(before, &names, panic_since(before.panics_from()))
     });
-    write(&begun(left.as_ref(), &boot_id, wall()));
+    write(BEGUN.get_or_init(|| begun(left.as_ref(), &boot_id, wall())));
     found
 }
 
@@ -75,9 +89,16 @@ fn begun(left: Option<&Marker>, boot_id: &str, now: Timestamp) -> Marker {
 /// Marks how the agent ended. Waits for the disk.
 pub fn end(is_shutdown: bool) {
     let end = if is_shutdown { End::Shutdown } else { End::Stopped };
-    if let Some(marker) = read().filter(|marker| marker.boot_id == boot_id()) {
-        write(&Marker { end: Some(end(wall())), ..marker });
+    if let Some(marker) = ended(read(), BEGUN.get(), &boot_id(), end(wall())) {
+        write(&marker);
     }
+}
+
+/// The marker of an agent that ends, by the one on the disk or else the one it began with. None if it has not begun: then the one on the disk
+/// has not been judged.
+fn ended(left: Option<Marker>, begun: Option<&Marker>, boot_id: &str, end: End) -> Option<Marker> {
+    let marker = left.filter(|left| left.boot_id == boot_id).or_else(|| begun.cloned())?;
+    Some(Marker { end: Some(end), ..marker })
 }
 
 fn read() -> Option<Marker> {
@@ -201,6 +222,26 @@ mod tests {
         let stopped = Marker { end: Some(End::Stopped(later)), ..marker.clone() };
         assert_eq!(begun(Some(&stopped), "a", later), marker);
         assert_eq!(begun(Some(&stopped), "b", later).since, later);
+    }
+
+    #[test]
+    fn a_shutdown_is_marked_though_the_disk_did_not_take_the_marker_of_the_start() {
+        let (first, later) = (time("2026-11-28T18:00:00Z"), time("2026-11-28T19:00:00Z"));
+        let (older, begun) = (begun(None, "a", first), begun(None, "b", first));
+        let shutdown = |left, begun| ended(left, begun, "b", End::Shutdown(later));
+        let expected = Some(Marker { end: Some(End::Shutdown(later)), ..begun.clone() });
+        assert_eq!(shutdown(Some(older.clone()), Some(&begun)), expected);
+        assert_eq!(shutdown(None, Some(&begun)), expected);
+        assert_eq!(shutdown(Some(begun.clone()), None), expected);
+        assert_eq!(shutdown(Some(older), None), None, "it was not judged");
+    }
+
+    #[test]
+    fn a_panic_from_before_a_known_end_is_an_older_one() {
+        let (since, at) = (time("2026-11-28T18:00:00Z"), time("2026-11-28T19:00:00Z"));
+        let from = |end| Marker { end, ..begun(None, "a", since) }.panics_from();
+        let ends = [Some(End::Shutdown(at)), Some(End::Stopped(at)), None];
+        assert_eq!(ends.map(from), [at, at, since]);
     }
 
     #[test]
