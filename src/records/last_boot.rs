@@ -94,8 +94,8 @@ pub fn end(is_shutdown: bool) {
     }
 }
 
-/// The marker of an agent that ends, by the one on the disk or else the one it began with. None if it has not begun: then the one on the disk
-/// has not been judged.
+/// The marker of an agent that ends, by the one on the disk or else the one it began with. None if it has not begun: then the one on the
+/// disk has not been judged.
 fn ended(left: Option<Marker>, begun: Option<&Marker>, boot_id: &str, end: End) -> Option<Marker> {
     let marker = left.filter(|left| left.boot_id == boot_id).or_else(|| begun.cloned())?;
     Some(Marker { end: Some(end), ..marker })

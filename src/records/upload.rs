@@ -61,7 +61,7 @@ async fn run_child(settings: &RecordSettings) -> Result<(), String> {
     serde_json::from_slice(&output).unwrap_or_else(|_| Err(format!("nodevigil {SUBCOMMAND}: {status}")))
 }
 
-/// What the child does: uploads every record that has no mark yet, the oldest first.
+/// What the child does: uploads every record that has no mark yet.
 ///
 /// # Errors
 /// The last one, after all were tried, without what is secret in the URL.
@@ -69,19 +69,15 @@ pub async fn upload_all() -> Result<(), String> {
     let uploaded = async {
         let settings: RecordSettings = serde_json::from_str(&std::env::var(SETTINGS).unwrap_or_default())?;
         let template = settings.upload_url.as_deref().context("there is no [records] upload_url")?;
-        let waiting: Vec<Kept> = store::list().into_iter().rev().filter(|kept| !kept.is_uploaded).collect();
-        if waiting.is_empty() {
+        if waiting(store::list()).is_empty() {
             return Ok(());
         }
         let client = client(&settings)?;
-        let mut result = Ok(());
-        for kept in waiting {
-            let Some(record) = completed(&kept).await else { continue };
+        each(store::list, async |kept, record| {
             let url = template.replace("{node}", &record.node).replace("{record}", &kept.name);
-            // One that fails keeps no other from being uploaded.
-            result = upload(&client, &url, &kept).await.with_context(|| kept.name.clone()).and(result);
-        }
-        result
+            upload(&client, &url, kept).await.with_context(|| kept.name.clone())
+        })
+        .await
     };
     uploaded.await.map_err(|error: anyhow::Error| redact::sanitize_line(&format!("{error:#}"), 500))
 }
@@ -101,13 +97,35 @@ fn is_taken(status: StatusCode) -> bool {
     status.is_success() || [StatusCode::CONFLICT, StatusCode::PRECONDITION_FAILED].contains(&status)
 }
 
-/// A record to which nothing more comes: it is complete, or its time for that is over. None if it has been moved meanwhile, after which the
-/// agent uploads again.
-async fn completed(kept: &Kept) -> Option<Record> {
-    if kept.read().ok()?.took_millis.is_none() {
-        sleep(COMPLETION_TIMEOUT).await;
+/// Those that have no mark yet, the oldest first.
+fn waiting(records: Vec<Kept>) -> Vec<Kept> {
+    records.into_iter().rev().filter(|kept| !kept.is_uploaded).collect()
+}
+
+/// Sends the records that are complete, and then the others, once the time in which something may come to them is over. What cannot be read
+/// has been moved meanwhile, after which the agent uploads again. The error is the last one: one that fails keeps no other from being sent.
+async fn each(
+    list: impl Fn() -> Vec<Kept>,
+    mut send: impl AsyncFnMut(&Kept, &Record) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let (mut result, mut incomplete) = (Ok(()), Vec::new());
+    for kept in waiting(list()) {
+        match kept.read() {
+            Ok(record) if record.took_millis.is_some() => result = send(&kept, &record).await.and(result),
+            Ok(_) => incomplete.push(kept.name),
+            Err(_) => {}
+        }
     }
-    kept.read().ok()
+    if incomplete.is_empty() {
+        return result;
+    }
+    sleep(COMPLETION_TIMEOUT).await;
+    for kept in waiting(list()).iter().filter(|kept| incomplete.contains(&kept.name)) {
+        if let Ok(record) = kept.read() {
+            result = send(kept, &record).await.and(result);
+        }
+    }
+    result
 }
 
 fn client(settings: &RecordSettings) -> anyhow::Result<Client> {
@@ -163,17 +181,31 @@ mod tests {
     use crate::records::record::tests::record;
 
     #[tokio::test(start_paused = true)]
-    async fn a_record_is_uploaded_once_nothing_more_comes() {
+    async fn incomplete_records_are_waited_for_once_and_keep_no_complete_one_back() {
         let directory = tempfile::tempdir().unwrap();
-        let mut record = record("20261128t184502z-kubelet-crashed");
-        let mut waited = async |took_millis| {
-            record.took_millis = took_millis;
-            store::write(directory.path(), &record).unwrap();
-            let (kept, began) = (store::list_in(directory.path()).remove(0), Instant::now());
-            assert_eq!(completed(&kept).await.as_ref(), Some(&record));
-            began.elapsed().as_secs()
+        let names = ["02", "03", "04"].map(|second| format!("20261128t1845{second}z-kubelet-crashed"));
+        let write = |name: &str, took_millis| {
+            store::write(directory.path(), &Record { took_millis, ..record(name) }).unwrap();
         };
-        assert_eq!((waited(None).await, waited(Some(1000)).await), (10, 0), "the completion of the first one failed");
+        write(&names[0], None);
+        write(&names[1], None);
+        write(&names[2], Some(1));
+        let (mut sent, began) = (Vec::new(), Instant::now());
+        let result = each(
+            || store::list_in(directory.path()),
+            async |kept, record| {
+                sent.push((kept.name.clone(), began.elapsed().as_secs(), record.took_millis));
+                // One is completed meanwhile, the completion of the other one failed.
+                if kept.name == names[2] {
+                    write(&names[1], Some(2));
+                }
+                anyhow::bail!("{}", kept.name)
+            },
+        )
+        .await;
+        let [first, second, third] = names;
+        assert_eq!(result.unwrap_err().to_string(), second);
+        assert_eq!(sent, [(third, 0, Some(1)), (first, 10, None), (second, 10, Some(2))]);
     }
 
     #[test]
