@@ -92,8 +92,11 @@ fn in_no_release(snapshot: &Snapshot, used: &FlagUse) -> Finding {
     // A build that the table does not cover may have the flag.
     let is_sure = severity == Severity::Fatal;
     let known = |spec: &&FlagSpec| version.map_or(spec.removed.is_none(), |version| spec.known_in(version.minor));
-    let near = nearest(&used.name, FLAGS.iter().filter(known).map(|spec| spec.name));
-    let Some(near) = near.filter(|_| field.is_none()) else {
+    // Of a field that a flag of this release sets, too, that flag is meant.
+    let of_field = FLAGS.iter().filter(known).find(|spec| field.is_some() && spec.field == field);
+    let field = field.filter(|_| of_field.is_none());
+    let near = || nearest(&used.name, FLAGS.iter().filter(known).map(|spec| spec.name)).filter(|_| field.is_none());
+    let Some(near) = of_field.map(|spec| spec.name).or_else(near) else {
         // Whether the next word is its value is not known.
         let finding = Finding::new("FL001", severity, at, message)
             .with(at::delete(snapshot, used))

@@ -54,6 +54,9 @@ fn fl001_names_the_flag_that_was_meant() {
     let field = &findings_with(&host("--image-maximum-gc-age=48h"), version("1.33.4"))[0];
     assert_eq!((field.rule, field.severity), ("FL001", Severity::Fatal));
     assert!(field.fix.as_ref().unwrap().contains("imageMaximumGCAge"), "{field:?}");
+    for (field, flag) in [("maxPods=50", "max-pods=50"), ("failSwapOn=false", "fail-swap-on=false")] {
+        assert_eq!(fixed_line(&format!("--{field}"), "1.33.4", "FL001"), format!("--{flag}"), "a flag sets it, too");
+    }
 }
 
 #[test]
@@ -421,6 +424,7 @@ fn a_path_that_only_a_shell_would_expand_is_taken_as_it_is() {
         ("Error", "--kubeconfig==/etc/kubernetes/kubelet.conf --bootstrap-kubeconfig=/etc/kubernetes/kubelet.conf"),
         ("Error", "--kubeconfig=/etc/kubernetes/kubelet.conf --bootstrap-kubeconfig=$DIR/bootstrap.conf"),
         ("Fatal", "--kubeconfig=/token.conf --bootstrap-kubeconfig=$DIR/bootstrap.conf"),
+        ("Error", "--bootstrap-kubeconfig=$DIR/bootstrap.conf"),
         ("Fatal", "--kubeconfig=/etc/kubernetes/kubelet.conf --root-dir==/data"),
         ("Fatal", "--kubeconfig=/etc/kubernetes/kubelet.conf --root-dir=$DIR"),
         ("Error", "--kubeconfig=/etc/kubernetes/kubelet.conf --root-dir=/srv/$X/kubelet"),

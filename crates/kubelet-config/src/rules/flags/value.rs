@@ -36,7 +36,12 @@ fn without_it(snapshot: &Snapshot, used: &FlagUse) -> Option<Severity> {
                 let is_certificate = !matches!(found.credential, ClientCredential::Token | ClientCredential::Exec);
                 is_certificate && found.missing_files.is_empty()
             };
-            !matches!(&snapshot.machine.kubeconfig, FileState::Present(found) if has_certificate(found))
+            match &snapshot.machine.kubeconfig {
+                // A standalone kubelet asks for none.
+                FileState::NotAsked => false,
+                FileState::Present(found) => !has_certificate(found),
+                _ => true,
+            }
         }
         "cert-dir" | "provider-id" => false,
         _ => return None,
