@@ -48,7 +48,11 @@ pub(super) fn memory_cgroup(snapshot: &Snapshot, report: &mut Report) {
     let controllers = snapshot.machine.kernel.controllers.as_ref();
     let has_memory = |found: &&Located<String>| found.value.split_whitespace().any(|name| name == "memory");
     let Some(found) = controllers.filter(|found| !has_memory(found)) else { return };
-    let (severity, result) = match snapshot.command.launcher.rancher_name() {
+    let program = snapshot.command.launcher.rancher_name();
+    if program.is_some() && snapshot.command.unknown.is_some() {
+        return; // A server without an agent: no kubelet, and no look at the cgroups.
+    }
+    let (severity, result) = match program {
         Some(program) => (Severity::Fatal, format!("{program} exits with 'failed to find memory cgroup (v2)'")),
         None => (Severity::Error, "pods with a memory limit do not start".to_owned()),
     };

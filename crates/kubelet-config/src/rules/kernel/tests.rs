@@ -171,4 +171,8 @@ fn cgroup_v2_needs_a_memory_controller() {
     for (controllers, launcher) in [("cpuset cpu memory\n", Launcher::K3s), ("\n", Launcher::Direct)] {
         assert_eq!(found(controllers, launcher), "");
     }
+    let server = "[Service]\nExecStart=/usr/local/bin/k3s server --disable-agent\n";
+    let tree = MemoryTree::new().file("/etc/systemd/system/k3s.service", server);
+    let tree = tree.file("/sys/fs/cgroup/cgroup.controllers", "cpuset cpu io pids\n");
+    assert!(findings_with(&tree, Inputs::default()).iter().all(|one| one.rule != "KN005"), "there is no kubelet");
 }
