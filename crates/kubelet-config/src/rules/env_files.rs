@@ -130,10 +130,14 @@ fn may_come(snapshot: &Snapshot, file: &EnvFile) -> Option<String> {
     Some(format!("{service}, which the unit requires, may write it"))
 }
 
+/// Whether a file is still to come that may set any variable.
+pub(super) fn are_to_come(snapshot: &Snapshot) -> bool {
+    snapshot.unit.env_files.iter().any(|file| may_come(snapshot, file).is_some())
+}
+
 /// The words of `ExecStart=` with a variable that such a file may set.
 pub(super) fn not_known_yet(snapshot: &Snapshot) -> Vec<Location> {
-    let is_to_come = snapshot.unit.env_files.iter().any(|file| may_come(snapshot, file).is_some());
-    let references = snapshot.unit.exec.iter().filter(|_| is_to_come).flat_map(Exec::references);
+    let references = snapshot.unit.exec.iter().filter(|_| are_to_come(snapshot)).flat_map(Exec::references);
     references.filter(|(name, ..)| !snapshot.unit.variables.contains_key(name)).map(|(_, at, _)| at).collect()
 }
 

@@ -155,7 +155,10 @@ impl Loaded {
         match pair.key.as_str() {
             "Environment" if service => self.lists.environment(context, &pair.value),
             "EnvironmentFile" if service => self.lists.file(context, &pair.value),
-            "PassEnvironment" if service => self.lists.names("PassEnvironment", context, &pair.value),
+            "PassEnvironment" if service => {
+                self.lists.names("PassEnvironment", context, &pair.value);
+                self.set(context, pair);
+            }
             "UnsetEnvironment" if service => self.lists.names("UnsetEnvironment", context, &pair.value),
             "ExecStart" if service => return self.exec_start(context, &pair),
             key if service && verify::is_command(key) => {
@@ -203,7 +206,8 @@ impl Loaded {
         let expanded = context.specifiers.expand(&pair.value);
         let mut value = expanded.map_or_else(|_| pair.value.text(), |(text, _)| text.text());
         let at = if pair.value.is_empty() { pair.at } else { pair.value.place(context.source) };
-        let is_list = builtin::is_directory_list(&pair.key) || pair.key.starts_with("Exec");
+        let is_list =
+            builtin::is_directory_list(&pair.key) || pair.key.starts_with("Exec") || pair.key == "PassEnvironment";
         let adds = DEPENDENCIES.contains(&pair.key.as_str()) || (is_list && !value.is_empty());
         let key = (pair.section.to_owned(), pair.key);
         if adds && let Some(before) = self.settings.get(&key) {

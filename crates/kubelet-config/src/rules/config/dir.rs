@@ -1,7 +1,7 @@
 //! Rules on `--config-dir`: whether this kubelet knows it, and what in it is read.
 
 use super::{ConfigFile, ConfigFileState, Finding, Location, Report, Severity, Snapshot, at, settings};
-use crate::rules::Launcher;
+use crate::rules::{Launcher, env_files};
 
 pub(in crate::rules) fn config_dir(snapshot: &Snapshot, report: &mut Report) {
     const ALPHA: &str = "KUBELET_CONFIG_DROPIN_DIR_ALPHA";
@@ -13,7 +13,7 @@ pub(in crate::rules) fn config_dir(snapshot: &Snapshot, report: &mut Report) {
     let place = used.at.clone();
     let is_direct = snapshot.command.launcher == Launcher::Direct;
     let old = snapshot.version.as_ref().filter(|version| is_direct && (28..30).contains(&version.minor.0));
-    if let Some(version) = old.filter(|_| !snapshot.unit.variables.contains_key(ALPHA)) {
+    if let Some(version) = old.filter(|_| !may_be_set(snapshot, ALPHA)) {
         let message = format!("before 1.30 --config-dir needs the variable {ALPHA}: this kubelet ({version}) exits");
         let fix = format!("add `Environment={ALPHA}=on` to [Service]");
         report.add(
@@ -25,6 +25,16 @@ pub(in crate::rules) fn config_dir(snapshot: &Snapshot, report: &mut Report) {
         let message = format!("--config-dir names {}, which does not exist: the kubelet exits", file.at);
         report.add(Finding::new("CF003", Severity::Fatal, place, message).say(format!("run `mkdir -p {}`", file.at)));
     }
+}
+
+/// Whether the kubelet may get a variable: from the unit, from systemd, from a program before it (`env`).
+fn may_be_set(snapshot: &Snapshot, name: &str) -> bool {
+    let unit = &snapshot.unit;
+    let passed = unit.settings.get(&("Service".to_owned(), "PassEnvironment".to_owned()));
+    unit.variables.contains_key(name)
+        || unit.argv.iter().any(|word| word.text.contains(name))
+        || passed.is_some_and(|passed| passed.value.split_whitespace().any(|word| word == name))
+        || env_files::are_to_come(snapshot)
 }
 
 pub(in crate::rules) fn ignored(snapshot: &Snapshot, report: &mut Report) {

@@ -376,9 +376,20 @@ fn a_relative_path_of_a_drop_in_stays_relative() {
 fn the_first_kubelets_with_config_dir_need_a_variable() {
     let variable = "[Service]\nEnvironment=KUBELET_CONFIG_DROPIN_DIR_ALPHA=on\n";
     let set = with_dir().directory("/d").file("/etc/systemd/system/kubelet.service.d/20-alpha.conf", variable);
-    for (tree, release, count) in
-        [(with_dir().directory("/d"), "1.29.3", 1), (set, "1.29.3", 0), (with_dir().directory("/d"), "1.30.0", 0)]
-    {
+    let by = |lines: &str| {
+        with_dir()
+            .directory("/d")
+            .file("/etc/systemd/system/kubelet.service.d/20-alpha.conf", format!("[Service]\n{lines}\n"))
+    };
+    let env = "ExecStart=\nExecStart=/usr/bin/env KUBELET_CONFIG_DROPIN_DIR_ALPHA=on /usr/bin/kubelet --config-dir=/d";
+    for (tree, release, count) in [
+        (with_dir().directory("/d"), "1.29.3", 1),
+        (set, "1.29.3", 0),
+        (by("PassEnvironment=A KUBELET_CONFIG_DROPIN_DIR_ALPHA\nPassEnvironment=B"), "1.29.3", 0),
+        (by("EnvironmentFile=-/run/kubelet.env"), "1.29.3", 0),
+        (by(env), "1.29.3", 0),
+        (with_dir().directory("/d"), "1.30.0", 0),
+    ] {
         let found = found(&tree, version(release), "CF003");
         assert_eq!(found.len(), count, "{release}: {found:?}");
         assert!(found.iter().all(|one| one.starts_with("fatal /var/lib/kubelet/kubeadm-flags.env:1: ")));
