@@ -52,9 +52,10 @@ pub(super) fn read(tree: &dyn Tree, main: &Path, version: Option<&str>, installe
     let old_switch = || old_switch(&old).filter(|_| is_checked);
     runtime.cri_disabled = files.iter().find_map(|file| disabled(file, major)).or_else(old_switch);
     if runtime.cri_disabled.is_none() && is_whole {
-        let images = sections(&files, major.unwrap_or(2), IMAGES_URI);
+        let [old_images, new_images] = [1, 2].map(|guess| sections(&files, major.unwrap_or(guess), IMAGES_URI));
+        let registries = two_registries(&old_images).filter(|_| two_registries(&new_images).is_some());
         let unknown = unknown_default(&old).filter(|_| unknown_default(&new).is_some());
-        runtime.cri_disabled = images.iter().find_map(two_registries).or(unknown);
+        runtime.cri_disabled = registries.or(unknown);
     }
     runtime.socket = files.iter().rev().find_map(|file| {
         let new = file.string(file.table(), &["plugins", "io.containerd.server.v1.grpc", "address"]);
@@ -80,10 +81,13 @@ fn old_switch(sections: &[Section<'_>]) -> Option<Located<&'static str>> {
 }
 
 /// A `config_path` next to the older `mirrors`, of which the plugin takes one (`ValidateRegistryConfig`).
-fn two_registries((file, cri): &Section<'_>) -> Option<Located<&'static str>> {
-    let path = file.string(cri, &["registry", "config_path"])?;
-    let has_mirrors = table(cri, &["registry", "mirrors"]).is_some_and(|mirrors| !mirrors.is_empty());
-    has_mirrors.then_some(Located { value: "config_path", at: path.at })
+fn two_registries(sections: &[Section<'_>]) -> Option<Located<&'static str>> {
+    const PATH: [&str; 2] = ["registry", "config_path"];
+    // One that is empty counts, too.
+    let (file, cri) = sections.iter().find(|(_, cri)| toml_file::get(cri, &PATH).is_some())?;
+    let path = file.string(cri, &PATH)?;
+    let mirrors = sections.iter().filter_map(|(_, cri)| table(cri, &["registry", "mirrors"]));
+    mirrors.into_iter().any(|mirrors| !mirrors.is_empty()).then_some(Located { value: "config_path", at: path.at })
 }
 
 /// A default runtime of which no section says anything (`ValidatePluginConfig`).

@@ -137,3 +137,19 @@ fn an_old_switch_of_the_plugin_keeps_it_from_starting() {
         assert_eq!(spoilt(&with("io.containerd.runc.v2"), "1.6.33"), Some(3));
     }
 }
+
+#[test]
+fn the_registries_of_an_import_count_as_that_release_merges_them() {
+    const V2_MIRRORS: &str = "version = 2\nimports = ['/a.toml']\n[plugins.'io.containerd.grpc.v1.cri'.registry]\nconfig_path = '/certs.d'\nmirrors.'docker.io'.endpoint = ['https://m']\n";
+    let refused = |import: &str, version| {
+        let tree = main_file(V2_MIRRORS).file("/a.toml", import);
+        of(&tree, version).cri_disabled.map(|found| found.at.line)
+    };
+    // containerd 1 replaces the section, and 2 merges it.
+    for (version, line) in [(Some("1.7.27"), None), (Some("2.1.0"), Some(4)), (None, None)] {
+        assert_eq!(refused(V2, version), line, "{version:?}");
+    }
+    let emptied = "version = 2\n[plugins.'io.containerd.grpc.v1.cri'.registry]\nconfig_path = ''\n";
+    assert_eq!(refused(emptied, Some("2.1.0")), None);
+    assert_eq!(refused("version = 2\n", None), Some(4));
+}
