@@ -2,6 +2,7 @@
 
 use super::{Finding, Lifecycle, Located, Location, Report, Severity, Snapshot, remedy, settings};
 use crate::kubelet::machine::{Runtime, RuntimeKind, Socket};
+use crate::step::unit_name;
 
 pub(super) fn socket_missing(snapshot: &Snapshot, report: &mut Report) {
     let machine = &snapshot.machine;
@@ -153,7 +154,7 @@ pub(super) fn driver_mismatch(snapshot: &Snapshot, report: &mut Report) {
         return;
     }
     let why = match asks(snapshot, runtime) {
-        Asks::Yes => return report.findings.extend(runtime.idle_driver.as_ref().map(idle)),
+        Asks::Yes => return report.findings.extend(runtime.idle_driver.as_ref().map(|driver| idle(snapshot, driver))),
         Asks::Unknown(lacks) => return report.not_checked(ID, lacks),
         Asks::No(why) => why,
     };
@@ -187,13 +188,15 @@ pub(super) fn driver_mismatch(snapshot: &Snapshot, report: &mut Report) {
 }
 
 /// A driver that nobody reads, where kubelet and runtime agree on another one.
-fn idle(idle: &Located<String>) -> Finding {
+fn idle(snapshot: &Snapshot, idle: &Located<String>) -> Finding {
     let message = format!(
         "`SystemdCgroup = true` does not count, because {}. containerd uses cgroupfs, and the kubelet follows",
         idle.value
     );
     let finding = Finding::new("RT003", Severity::Warning, idle.at.clone(), message);
-    finding.say("write it where it counts, then `systemctl restart containerd`. Drain the node first")
+    // The kubelet asks at its own start alone.
+    let unit = unit_name(snapshot);
+    finding.say(format!("write it where it counts, then `systemctl restart containerd {unit}`. Drain the node first"))
 }
 
 /// Both sides should use systemd's driver on a host that systemd runs: the fix changes the side that does not.

@@ -3,7 +3,7 @@ use crate::kubelet::effective::From;
 use crate::kubelet::layers::Launcher;
 use crate::kubelet::resolve::Inputs;
 use crate::kubelet::tree::MemoryTree;
-use crate::rules::tests::support::{kubeadm, says, with_settings};
+use crate::rules::tests::support::{findings_with, kubeadm, says, with_settings};
 
 const CONFIG: &str = "/etc/containerd/config.toml";
 const SYSTEMD: &str =
@@ -164,8 +164,11 @@ fn what_the_cri_plugin_refuses_is_fatal() {
 fn a_driver_that_nobody_reads_is_told_where_both_agree() {
     let text =
         "version = 3\n[plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes.runc.options]\nSystemdCgroup = true\n";
-    let found = driver(&kubeadm().file(CONFIG, text), inputs("1.33.0", None), "systemd", from("/c.yaml", 1));
+    let tree = kubeadm().file(CONFIG, text);
+    let found = driver(&tree, inputs("1.33.0", None), "systemd", from("/c.yaml", 1));
     assert!(found[0].starts_with(&format!("warning {CONFIG}:3: ")), "{found:?}");
+    let one = findings_with(&tree, inputs("1.33.0", None)).into_iter().find(|one| one.rule == "RT003").unwrap();
+    assert!(one.fix.unwrap().contains("`systemctl restart containerd kubelet`"), "the kubelet asks at its start");
 }
 
 #[test]
