@@ -59,7 +59,9 @@ fn sd023_names_a_file_that_k3s_does_not_read() {
         .file("/etc/systemd/system/k3s.service", "[Service]\nExecStart=/usr/local/bin/k3s server\n")
         .file(file, "kubelet-arg: [max-pods=50]\n");
     assert!(judged(&tree, "SD023")[0].starts_with(&format!("warning {file}: k3s does not read")));
-    assert_eq!(judged(&tree.file("/etc/rancher/k3s/config.yaml", ""), "SD023"), [""; 0]);
+    assert_eq!(judged(&tree.clone().file("/etc/rancher/k3s/config.yaml", ""), "SD023"), [""; 0]);
+    let unit = "[Service]\nExecStart=/usr/local/bin/k3s server --config=/etc/rancher/k3s/other.yaml\n";
+    assert_eq!(judged(&tree.file("/etc/systemd/system/k3s.service", unit), "SD023"), [""; 0]);
 }
 
 #[test]

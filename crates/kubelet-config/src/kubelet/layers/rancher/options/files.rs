@@ -53,7 +53,7 @@ pub(super) fn find(
     kubelet.new_argument = Some(new_key(Location::file(&main)));
     let has_main = tree.lstat(&main).is_ok();
     let others = ["config.yml", "conf.yaml", "conf.yml"].map(|name| main.with_file_name(name));
-    kubelet.misnamed = others.iter().find(|path| !has_main && tree.exists(path)).map(Location::file);
+    kubelet.misnamed = others.iter().find(|path| named.is_none() && !has_main && tree.exists(path)).map(Location::file);
     has_main.then_some(main).into_iter().chain(drop_ins).collect()
 }
 
