@@ -100,13 +100,16 @@ fn absent_units(tree: &dyn Tree, required: &[Required]) -> Vec<Located<(&'static
     required.iter().filter(is_absent).map(|(named, _)| named.clone()).collect()
 }
 
-/// The one of them that may write a file for the unit: it runs to its end first, or is not there yet.
+/// The one of them that may write a file for the unit: it, or a command before it, has run when it counts as started. Or
+/// it is not there yet.
 fn writer(required: &[Required]) -> Option<String> {
     const RUNTIMES: [&str; 3] = ["containerd", "cri", "docker"];
     let may_write = |(named, unit): &&Required| {
-        let kind = unit.settings.get(&("Service".to_owned(), "Type".to_owned()));
-        let is_runtime = || RUNTIMES.iter().any(|name| named.value.1.starts_with(name));
-        kind.is_some_and(|kind| kind.value == "oneshot") || unit.load == LoadState::NotFound && !is_runtime()
+        let setting = |key: &str| unit.settings.get(&("Service".to_owned(), key.to_owned()));
+        let says_so = |kind: &str| matches!(kind, "oneshot" | "notify" | "notify-reload");
+        let is_before = setting("Type").is_some_and(|kind| says_so(&kind.value)) || setting("ExecStartPre").is_some();
+        let is_runtime = RUNTIMES.iter().any(|name| named.value.1.starts_with(name));
+        !is_runtime && (is_before || unit.load == LoadState::NotFound)
     };
     required.iter().find(may_write).map(|(named, _)| named.value.1.clone())
 }

@@ -207,6 +207,9 @@ fn a_required_file_may_still_come_before_the_first_start() {
         let tree = tree
             .without("/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf")
             .file("/usr/lib/systemd/system/sizes.service", "[Service]\nType=oneshot\nExecStart=/sizes\n")
+            .file("/usr/lib/systemd/system/agent.service", "[Service]\nType=notify\nExecStart=/agent\n")
+            .file("/usr/lib/systemd/system/crio.service", "[Service]\nType=notify\nExecStart=/usr/bin/crio\n")
+            .file("/usr/lib/systemd/system/pre.service", "[Service]\nExecStartPre=/sizes\nExecStart=/pre\n")
             .file("/usr/lib/systemd/system/chronyd.service", "[Service]\nType=forking\nExecStart=/usr/sbin/chronyd\n");
         let findings = findings_with(&tree, Inputs { lifecycle, live, ..Inputs::default() }).into_iter();
         let own = findings.filter(|one| matches!(one.rule, "SD012" | "CF007"));
@@ -224,7 +227,10 @@ fn a_required_file_may_still_come_before_the_first_start() {
     );
     assert_eq!(says("Requires=crio.service", "/etc/node-sizing.env", before), "Fatal SD012|Fatal CF007");
     assert_eq!(says("Requires=rpc-statd.service", "-/etc/default/none", before), "Fatal CF007");
-    assert_eq!(says("Requires=sizes.service", "/etc/node-sizing.env", before), "Info SD012");
+    for service in ["sizes", "agent", "pre"] {
+        let required = format!("Requires={service}.service");
+        assert_eq!(says(&required, "/etc/node-sizing.env", before), "Info SD012", "{service}");
+    }
     assert_eq!(says("Requires=chronyd.service", "/etc/node-sizing.env", before), "Fatal SD012|Fatal CF007");
     assert_eq!(says("", "/run/metadata/afterburn", Lifecycle::Running), "Fatal SD012|Fatal CF007");
     let disk = judged("", "/run/metadata/afterburn", Lifecycle::Running, false);
