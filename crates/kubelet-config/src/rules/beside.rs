@@ -18,12 +18,15 @@ pub(super) fn file_missing(snapshot: &Snapshot, report: &mut Report) {
     let is_there = |kubeconfig| !matches!(kubeconfig, &FileState::Missing { .. } | &FileState::NotAsked);
     let machine = &snapshot.machine;
     // Before a node has joined, it has neither the cluster's certificates nor a kubeconfig.
-    let has_joined = is_there(&machine.kubeconfig) || snapshot.lifecycle == Lifecycle::Running;
+    let is_before = snapshot.lifecycle == Lifecycle::BeforeFirstStart;
+    let has_joined = is_there(&machine.kubeconfig) || !is_before;
     // From 1.36 on a kubelet makes a certificate if one of the two is not set, and reads neither if it asks for one.
     let needs_both = snapshot.version.as_ref().is_some_and(|version| version.minor < Minor(36));
     let serves_own = !needs_both && snapshot.settings.bool("serverTLSBootstrap") == Some(true);
     let missing = machine.beside.missing.iter();
-    let may_come = |state: &str, setting: &str| !has_joined && state != "is empty" && !setting.starts_with("--");
+    // An empty file is a placeholder then.
+    let is_placeholder = |state: &str| is_before && state == "is empty";
+    let may_come = |state: &str, setting: &str| (!has_joined || is_placeholder(state)) && !setting.starts_with("--");
     for (setting, state) in missing.filter(|(setting, state)| !may_come(state, setting)) {
         let is_half = |other: &str| snapshot.settings.text(other).is_none();
         if setting.starts_with("tls") && (serves_own || is_half("tlsCertFile") || is_half("tlsPrivateKeyFile")) {

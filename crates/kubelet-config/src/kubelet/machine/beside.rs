@@ -124,7 +124,11 @@ pub(super) fn read(tree: &dyn Tree, unit: &Unit, settings: &Settings) -> Beside 
         let is_seen =
             !setting.starts_with("--") || tree.exists(above) || above.parent().is_some_and(|top| top == Path::new("/"));
         match tree.stat(path) {
-            Ok(meta) => (meta.kind == Kind::File && meta.size_bytes == 0).then_some((setting, "is empty")),
+            // What the file of credential providers lacks is told as of any other.
+            Ok(meta) => {
+                let is_empty = meta.kind == Kind::File && meta.size_bytes == 0 && !setting.starts_with("--");
+                is_empty.then_some((setting, "is empty"))
+            }
             Err(error) => (is_seen && error.is_not_found()).then_some((setting, "does not exist")),
         }
     };

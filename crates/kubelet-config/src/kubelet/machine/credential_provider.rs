@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::kubelet::config::document::{Entry, Node, parse};
+use crate::kubelet::config::document::{Entry, Node, Value, parse};
 use crate::kubelet::effective::Settings;
 use crate::kubelet::flags::duration_nanos;
 use crate::kubelet::location::Location;
@@ -24,7 +24,8 @@ const PROVIDER_FIELDS: [&str; 7] =
 pub(crate) struct Problem {
     pub(crate) at: Location,
     pub(crate) reason: String,
-    /// Whether it is a field that does not exist: the kubelet exits because of it since 1.32, and skips it before.
+    /// Whether it is a field that does not exist, or did not: the kubelet exits because of it since 1.32, and skips it
+    /// before.
     pub(crate) is_unknown_field: bool,
 }
 
@@ -49,13 +50,14 @@ pub(super) fn problems(tree: &dyn Tree, settings: &Settings) -> Vec<Problem> {
     }
     found.extend(bad_version(&document, GROUP).filter(|_| !is_bare).map(|why| problem(&at, why)));
     let providers = document.get("providers").map(Node::items).unwrap_or_default();
-    if providers.is_empty() {
+    if providers.is_empty() && !is_bare {
         found.push(problem(&at, "it has no providers".to_owned()));
     }
     let mut names = BTreeSet::new();
     for provider in providers {
         let name = provider.get("name").and_then(Node::text).unwrap_or_default();
         found.extend(unknown(provider.entries(), &PROVIDER_FIELDS));
+        found.extend(token_attributes(provider));
         let why = match wrong(provider, &name) {
             None if !names.insert(name.clone()) => Some("its name is given twice".to_owned()),
             None => {
@@ -100,13 +102,19 @@ fn wrong(provider: &Node, name: &str) -> Option<String> {
         Some(duration) if duration_nanos(&duration).is_none_or(|nanos| nanos < 0) => {
             Some(format!("defaultCacheDuration is '{}' and must be a duration such as 12h", shortened(&duration)))
         }
-        Some(_) => provider.get("tokenAttributes").and_then(|attributes| {
-            let is_v1 = provider.get("apiVersion").and_then(Node::text).is_some_and(|written| written.ends_with("/v1"));
-            let needed = ["serviceAccountTokenAudience", "requireServiceAccount"];
-            match needed.into_iter().find(|field| attributes.get(field).is_none()) {
-                _ if !is_v1 => Some(format!("tokenAttributes needs apiVersion {PROVIDER_GROUP}v1")),
-                missing => missing.map(|field| format!("tokenAttributes.{field} is missing")),
-            }
-        }),
+        Some(_) => None,
     })
+}
+
+/// What is wrong with a provider's `tokenAttributes`, an unknown field to kubelets before 1.33.
+fn token_attributes(provider: &Node) -> Option<Problem> {
+    const FIELD: &str = "tokenAttributes";
+    let given = provider.entries().iter().find(|entry| entry.key == FIELD && entry.node.value != Value::Null)?;
+    let is_v1 = provider.get("apiVersion").and_then(Node::text).is_some_and(|written| written.ends_with("/v1"));
+    let needed = ["serviceAccountTokenAudience", "requireServiceAccount"];
+    let reason = match needed.into_iter().find(|field| given.node.get(field).is_none()) {
+        _ if !is_v1 => format!("{FIELD} needs apiVersion {PROVIDER_GROUP}v1"),
+        missing => format!("{FIELD}.{} is missing", missing?),
+    };
+    Some(Problem { at: given.at.clone(), reason, is_unknown_field: true })
 }

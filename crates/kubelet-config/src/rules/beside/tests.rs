@@ -25,7 +25,9 @@ fn a_file_that_the_kubelet_needs_must_be_there() {
     // Before a node has joined, kubeadm has not written it.
     let image = with(authority).without("/etc/kubernetes/kubelet.conf");
     let before = Inputs { lifecycle: Lifecycle::BeforeFirstStart, ..Inputs::default() };
-    assert!(found(&image, before, "CF009").is_empty());
+    assert!(found(&image, before.clone(), "CF009").is_empty());
+    let placeholder = with(authority).file("/etc/kubernetes/pki/ca.crt", "");
+    assert!(found(&placeholder, before, "CF009").is_empty());
     // A path of the file is relative to the file.
     let relative = "authentication: {x509: {clientCAFile: ca.crt}}\n";
     assert_eq!(one(&with(relative).file("/var/lib/kubelet/ca.crt", "x"), "CF009"), "");
@@ -112,16 +114,20 @@ fn the_api_server_is_not_asked_through_a_proxy() {
     }
 }
 
+const PROVIDERS: &str = "/etc/cp/config.yaml";
+const ONE_PROVIDER: &str = "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n- name: ecr\n  apiVersion: credentialprovider.kubelet.k8s.io/v1\n  matchImages: ['*.amazonaws.com']\n  defaultCacheDuration: 12h\n";
+
+fn judged_by(text: &str, release: &str) -> String {
+    let flags = "KUBELET_EXTRA_ARGS=--image-credential-provider-config=/etc/cp/config.yaml --image-credential-provider-bin-dir=/etc/cp\n";
+    let inputs = Inputs { version: release.parse().ok(), ..Inputs::default() };
+    let tree = kubeadm().file("/etc/default/kubelet", flags).file(PROVIDERS, text).file("/etc/cp/ecr", "");
+    found(&tree, inputs, "CF009").join("|")
+}
+
 #[test]
 fn a_configuration_of_credential_providers_that_the_kubelet_refuses() {
-    const PATH: &str = "/etc/cp/config.yaml";
-    let text = "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n- name: ecr\n  apiVersion: credentialprovider.kubelet.k8s.io/v1\n  matchImages: ['*.amazonaws.com']\n  defaultCacheDuration: 12h\n";
-    let judged_by = |text: &str, release: &str| {
-        let flags = "KUBELET_EXTRA_ARGS=--image-credential-provider-config=/etc/cp/config.yaml --image-credential-provider-bin-dir=/etc/cp\n";
-        let inputs = Inputs { version: release.parse().ok(), ..Inputs::default() };
-        let tree = kubeadm().file("/etc/default/kubelet", flags).file(PATH, text).file("/etc/cp/ecr", "");
-        found(&tree, inputs, "CF009").join("|")
-    };
+    const PATH: &str = PROVIDERS;
+    let text = ONE_PROVIDER;
     let judged = |text: &str| judged_by(text, "1.33.4");
     assert_eq!(judged(text), "");
     for (old, new, line, why) in [
@@ -144,8 +150,10 @@ fn a_configuration_of_credential_providers_that_the_kubelet_refuses() {
             || line == 1 && found.contains(&format!("fatal {PATH}: "));
         assert!((is_at || why.is_empty()) && found.starts_with("fatal") && found.contains(why), "{new}: {found}");
     }
-    let bare = judged(&text[text.find("providers:").unwrap()..]);
-    assert!(bare.starts_with("fatal") && bare.contains("kind: Cred") && !bare.contains('|'), "one mistake: {bare}");
+    for bare in [&text[text.find("providers:").unwrap()..], ""] {
+        let bare = judged(bare);
+        assert!(bare.starts_with("fatal") && bare.contains("kind: Cred") && !bare.contains('|'), "one mistake: {bare}");
+    }
     assert!(judged(&format!("{text}{}", text.split_once("providers:\n").unwrap().1)).contains("given twice"));
     let k3s = MemoryTree::new()
         .file(
@@ -155,13 +163,6 @@ fn a_configuration_of_credential_providers_that_the_kubelet_refuses() {
         .file("/var/lib/rancher/credentialprovider/bin/ecr", "")
         .file("/var/lib/rancher/credentialprovider/config.yaml", text.replace("12h", "twelve"));
     assert!(one(&k3s, "CF009").contains("credentialprovider/config.yaml:4: "), "k3s finds it by itself");
-    let attributes =
-        format!("{text}  tokenAttributes: {{serviceAccountTokenAudience: a, requireServiceAccount: true}}\n");
-    assert_eq!(judged(&attributes), "");
-    assert!(
-        judged(&attributes.replacen(".k8s.io/v1\n  match", ".k8s.io/v1beta1\n  match", 1)).contains("needs apiVersion")
-    );
-    assert!(judged(&attributes.replace("serviceAccountTokenAudience: a, ", "")).contains("Audience is missing"));
     // The file is read strictly since 1.32; what a slip was meant to set is missing before, too.
     for release in ["1.31.2", ""] {
         let more = judged_by(&text.replace("  default", "  extra: 1\n  default"), release);
@@ -171,6 +172,24 @@ fn a_configuration_of_credential_providers_that_the_kubelet_refuses() {
         assert!(slip.starts_with(&format!("fatal {PATH}:4: ")) && slip.contains("matchImages is missing"), "{slip}");
         assert!(slip.contains(&format!("|warning {PATH}:6: ")), "{slip}");
     }
+}
+
+#[test]
+fn token_attributes_are_complete_or_absent() {
+    let judged = |text: &str| judged_by(text, "1.33.4");
+    let attributes =
+        format!("{ONE_PROVIDER}  tokenAttributes: {{serviceAccountTokenAudience: a, requireServiceAccount: true}}\n");
+    assert_eq!(judged(&attributes), "");
+    assert!(
+        judged(&attributes.replacen(".k8s.io/v1\n  match", ".k8s.io/v1beta1\n  match", 1)).contains("needs apiVersion")
+    );
+    let lacking = attributes.replace("serviceAccountTokenAudience: a, ", "");
+    assert!(
+        judged(&lacking).starts_with(&format!("fatal {PROVIDERS}:8: "))
+            && judged(&lacking).contains("Audience is missing")
+    );
+    assert!(judged_by(&lacking, "1.31.2").starts_with("warning"), "it skips the field");
+    assert_eq!(judged(&format!("{ONE_PROVIDER}  tokenAttributes: null\n")), "");
 }
 
 #[test]
