@@ -2,7 +2,7 @@
 
 use super::lost::as_written;
 use super::{Finding, Launcher, Lifecycle, Location, Report, Severity, Snapshot, Step, flags_in, settings};
-use crate::kubelet::machine::{Certificate, ClientCredential, FileState, Kubeconfig};
+use crate::kubelet::machine::{Certificate, ClientCredential, FileState, Kubeconfig, NOT_BASE64};
 use crate::kubelet::systemd::LoadState;
 
 pub(super) mod access;
@@ -41,6 +41,24 @@ fn missing_authority(kubeconfig: &FileState<Kubeconfig>) -> Option<(Location, St
     Some((found.at.clone(), format!("names the CA file {path}, which does not exist")))
 }
 
+fn unusable_bootstrap(snapshot: &Snapshot) -> Option<(Location, String)> {
+    let bootstrap = &snapshot.machine.bootstrap_kubeconfig;
+    unusable(bootstrap).or_else(|| missing_authority(bootstrap))
+}
+
+/// What somebody wrote is to be corrected, the bootstrap kubeconfig first.
+fn remedy(snapshot: &Snapshot, is_kubeadm: bool) -> Vec<Step> {
+    let machine = &snapshot.machine;
+    let bootstrap = unusable_bootstrap(snapshot).filter(|_| !is_missing(&machine.bootstrap_kubeconfig));
+    let correct = match (&machine.kubeconfig, bootstrap) {
+        (_, Some((at, _))) => Step::say_at(&at, "correct the bootstrap kubeconfig"),
+        (FileState::Bad { at, .. }, None) => Step::say_at(at, "correct what is"),
+        _ => return vec![Step::say(if is_kubeadm { JOIN } else { PROVIDE })],
+    };
+    let join = is_kubeadm.then(|| Step::say(format!("Or {JOIN}")));
+    [correct].into_iter().chain(join).collect()
+}
+
 /// An image may have a kubeconfig whose CA file is written at the first boot.
 fn without_authority(snapshot: &Snapshot) -> Option<Finding> {
     let (at, names) = missing_authority(&snapshot.machine.kubeconfig)?;
@@ -70,17 +88,14 @@ pub(super) fn no_credentials(snapshot: &Snapshot, report: &mut Report) {
         return;
     };
     if snapshot.lifecycle == Lifecycle::BeforeFirstStart
-        && is_missing(&machine.kubeconfig)
-        && is_missing(&machine.bootstrap_kubeconfig)
+        && is_to_come(&machine.kubeconfig)
+        && is_to_come(&machine.bootstrap_kubeconfig)
     {
         return;
     }
     let path = snapshot.settings.text("--kubeconfig").unwrap_or_default();
     let is_kubeadm = snapshot.command.launcher == Launcher::Direct && path == "/etc/kubernetes/kubelet.conf";
-    let remedy = match &machine.kubeconfig {
-        FileState::Bad { at, .. } => Step::say_at(at, "correct it, or delete the file and let it be written again"),
-        _ => Step::say(if is_kubeadm { JOIN } else { PROVIDE }),
-    };
+    let remedy = remedy(snapshot, is_kubeadm);
     let base = format!("the kubelet has no credentials and exits. Its kubeconfig {path} {reason}");
     if let FileState::Present(found) = &machine.kubeconfig
         && found.missing_files.is_empty()
@@ -89,11 +104,9 @@ pub(super) fn no_credentials(snapshot: &Snapshot, report: &mut Report) {
             "the user of the current context of {path} is not there or {reason}: the API server refuses the kubelet, and no Node \
              is registered"
         );
-        return report.add(Finding::new(ID, Severity::Error, at, message).with(remedy));
+        return report.add(Finding::new(ID, Severity::Error, at, message).remedy(remedy));
     }
-    let bootstrap = &machine.bootstrap_kubeconfig;
-    let bootstrap = unusable(bootstrap).or_else(|| missing_authority(bootstrap));
-    let (at, message) = match bootstrap {
+    let (at, message) = match unusable_bootstrap(snapshot) {
         // The bootstrap kubeconfig is the one to correct, if somebody wrote one.
         Some((file, why)) if !is_missing(&machine.bootstrap_kubeconfig) => {
             let message = format!("{base}, and its bootstrap kubeconfig {} {why}", file.file);
@@ -110,7 +123,7 @@ pub(super) fn no_credentials(snapshot: &Snapshot, report: &mut Report) {
         }
         None => (at, format!("{base}, and --bootstrap-kubeconfig is not set")),
     };
-    let mut finding = Finding::new(ID, Severity::Fatal, at, message).with(remedy);
+    let mut finding = Finding::new(ID, Severity::Fatal, at, message).remedy(remedy);
     for flag in ["--kubeconfig", "--bootstrap-kubeconfig"] {
         if let Some(path) = snapshot.settings.text(flag) {
             finding = finding.step(settings::place(snapshot, flag), format!("{flag} is {path}"));
@@ -124,8 +137,7 @@ pub(super) fn no_credentials(snapshot: &Snapshot, report: &mut Report) {
 fn without_certificate(snapshot: &Snapshot) -> Option<Finding> {
     const FLAG: &str = "--bootstrap-kubeconfig";
     let FileState::Present(found) = &snapshot.machine.kubeconfig else { return None };
-    let bootstrap = &snapshot.machine.bootstrap_kubeconfig;
-    let (file, why) = unusable(bootstrap).or_else(|| missing_authority(bootstrap))?;
+    let (file, why) = unusable_bootstrap(snapshot)?;
     if !matches!(found.credential, ClientCredential::Token | ClientCredential::Exec) {
         return None;
     }
@@ -159,6 +171,11 @@ pub(super) fn standalone(snapshot: &Snapshot, report: &mut Report) {
     let command = settings::command(snapshot);
     let finding = Finding::new("AU011", Severity::Warning, command.clone(), MESSAGE);
     report.add(finding.say_at(&command, "add --kubeconfig=FILE to the command"));
+}
+
+/// Whether it may be written before the first start: it is missing, or may be a template.
+fn is_to_come(kubeconfig: &FileState<Kubeconfig>) -> bool {
+    is_missing(kubeconfig) || matches!(kubeconfig, FileState::Bad { reason, .. } if reason.ends_with(NOT_BASE64))
 }
 
 fn is_missing(kubeconfig: &FileState<Kubeconfig>) -> bool {

@@ -1,11 +1,11 @@
 //! Dates and name of a certificate in PEM, and nothing else of the file, which may hold the key as well.
 
 use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::pem::Pem;
 
 use super::Certificate;
+use super::credentials::LENIENT;
 use crate::kubelet::location::Location;
 
 const MAX_CERTIFICATES: usize = 32;
@@ -31,7 +31,7 @@ pub(super) fn of_pem(at: &Location, text: &[u8]) -> Result<Certificate, &'static
 /// The same of the base64 text that a kubeconfig carries.
 pub(super) fn of_data(at: &Location, data: &str) -> Result<Certificate, &'static str> {
     let data: String = data.split_whitespace().collect();
-    let pem = BASE64_STANDARD.decode(data);
+    let pem = LENIENT.decode(data);
     of_pem(at, &pem.map_err(|_| "has certificate data that is not base64")?)
 }
 
@@ -79,7 +79,7 @@ pub(crate) mod tests {
         let found = of_pem(&Location::file("/c"), new.as_bytes()).unwrap();
         assert_eq!(found.not_before_secs, 1_735_689_600);
         assert_eq!(found.not_after_secs, 1_767_225_600);
-        let data = BASE64_STANDARD.encode(&new);
+        let data = LENIENT.encode(&new);
         assert_eq!(of_data(&Location::file("/c"), &data).unwrap(), found);
     }
 

@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
+use base64::alphabet;
+use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 
 use super::certificate::{of_data, of_pem};
 use super::{Certificate, ClientCredential, FileState, Kubeconfig, MAX_FILE_BYTES};
@@ -13,6 +14,13 @@ use crate::kubelet::effective::Settings;
 use crate::kubelet::location::Location;
 use crate::kubelet::text::shortened;
 use crate::kubelet::tree::Tree;
+
+/// The end of what is said of such data: before the first start it may be a placeholder.
+pub(crate) const NOT_BASE64: &str = "that is not base64";
+
+/// As Go decodes it.
+pub(super) const LENIENT: GeneralPurpose =
+    GeneralPurpose::new(&alphabet::STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
 
 /// Where the kubelet keeps its certificates if `--cert-dir` names no other directory.
 const DEFAULT_CERT_DIR: &str = "/var/lib/kubelet/pki";
@@ -98,16 +106,21 @@ fn refusal<'a>(cluster: &'a Node, user: Option<&'a Node>, rotates: bool) -> Opti
         let text: String = said(node, &data)?.split_whitespace().collect();
         // As `kubectl config view` and others leave it.
         let is_masked = ["OMITTED", "REDACTED", "***"].iter().any(|mask| text.contains(mask));
-        if with(node, key).is_some() {
+        // It compares the key with its data only next to a certificate.
+        let has_certificate =
+            ["client-certificate", "client-certificate-data"].iter().any(|key| with(user, key).is_some());
+        let counts = key != "client-key" || has_certificate;
+        if with(node, key).is_some() && counts {
             return Some((given, format!("has both {key} and {data}")));
         }
-        if !is_masked && BASE64_STANDARD.decode(text).is_err() {
-            return Some((given, format!("has a {data} that is not base64")));
+        if !is_masked && LENIENT.decode(text).is_err() {
+            return Some((given, format!("has a {data} {NOT_BASE64}")));
         }
     }
     let insecure = cluster.get("insecure-skip-tls-verify").filter(|node| node.value == Value::Bool(true));
     let authority = ["certificate-authority", "certificate-authority-data"].map(|key| with(Some(cluster), key));
-    if let Some(insecure) = insecure.filter(|_| authority.iter().any(Option::is_some)) {
+    let is_plain = said(Some(cluster), "server").is_some_and(|server| server.starts_with("http://"));
+    if let Some(insecure) = insecure.filter(|_| !is_plain && authority.iter().any(Option::is_some)) {
         return Some((insecure, "has both insecure-skip-tls-verify and a certificate-authority".to_owned()));
     }
     let exec = user?.get("exec").filter(|exec| exec.value != Value::Null)?;

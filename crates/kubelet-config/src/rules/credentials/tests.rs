@@ -479,6 +479,14 @@ fn a_kubeconfig_that_is_there_must_be_usable_before_the_first_start_too() {
     let text = "kind: Config\ncurrent-context: c\ncontexts:\n- {name: c, context: {cluster: k, user: u}}\nclusters:\n- {name: k, cluster: {server: 'https://a:1'}}\nusers:\n- {name: other, user: {token: x}}\n";
     let nobody = fatal(&kubeadm().file(KUBECONFIG, text));
     assert!(nobody.starts_with("error") && nobody.contains("the user of the current context"), "it runs: {nobody}");
+    let template = text.replace("{server:", "{certificate-authority-data: '${CA}', server:");
+    let bootstrap = kubeadm().without(KUBECONFIG).file(BOOTSTRAP, template.clone());
+    for (tree, place) in [(kubeadm().file(KUBECONFIG, template), KUBECONFIG), (bootstrap, BOOTSTRAP)] {
+        assert_eq!(fatal(&tree), "", "it is still to be filled in");
+        let one = findings_with(&tree, Inputs::default()).into_iter().find(|one| one.rule == "AU001").unwrap();
+        let fix = one.fix.unwrap();
+        assert!(fix.contains(&format!(" at {place}:6")) && fix.contains(". Or on a control"), "{fix}");
+    }
     let dangling = kubeadm().without("/var/lib/kubelet/pki/kubelet-client-current.pem");
     assert!(fatal(&dangling).contains("kubelet-client-current.pem"), "{}", fatal(&dangling));
 }

@@ -146,6 +146,13 @@ fn what_client_go_refuses_is_no_kubeconfig() {
         exec("v1beta1", ""),
         exec("v1", ", interactiveMode: Never"),
         of_cluster("insecure-skip-tls-verify: true"),
+        reason(
+            text("{token: t}")
+                .replace("https://", "http://")
+                .replace("server:", "insecure-skip-tls-verify: true, server:"),
+        ),
+        of_user("{token: t, client-key: /k, client-key-data: cA==}"),
+        of_cluster("certificate-authority-data: cB=="),
         of_cluster("certificate-authority-data: DATA+OMITTED"),
         of_cluster("certificate-authority-data: \"cA==\\n\""),
     ] {
