@@ -24,9 +24,7 @@ pub(super) fn file_missing(snapshot: &Snapshot, report: &mut Report) {
     let needs_both = snapshot.version.as_ref().is_some_and(|version| version.minor < Minor(36));
     let serves_own = !needs_both && snapshot.settings.bool("serverTLSBootstrap") == Some(true);
     let missing = machine.beside.missing.iter();
-    // An empty file is a placeholder then.
-    let is_placeholder = |state: &str| is_before && state == "is empty";
-    let may_come = |state: &str, setting: &str| (!has_joined || is_placeholder(state)) && !setting.starts_with("--");
+    let may_come = |state: &str, setting: &str| state != "is empty" && !has_joined && !setting.starts_with("--");
     for (setting, state) in missing.filter(|(setting, state)| !may_come(state, setting)) {
         let is_half = |other: &str| snapshot.settings.text(other).is_none();
         if setting.starts_with("tls") && (serves_own || is_half("tlsCertFile") || is_half("tlsPrivateKeyFile")) {

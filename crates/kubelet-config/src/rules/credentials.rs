@@ -2,7 +2,7 @@
 
 use super::lost::as_written;
 use super::{Finding, Launcher, Lifecycle, Location, Report, Severity, Snapshot, Step, flags_in, settings};
-use crate::kubelet::machine::{Certificate, ClientCredential, FileState, Kubeconfig, NOT_BASE64};
+use crate::kubelet::machine::{Certificate, ClientCredential, FileState, Kubeconfig};
 use crate::kubelet::systemd::LoadState;
 
 pub(super) mod access;
@@ -88,8 +88,8 @@ pub(super) fn no_credentials(snapshot: &Snapshot, report: &mut Report) {
         return;
     };
     if snapshot.lifecycle == Lifecycle::BeforeFirstStart
-        && is_to_come(&machine.kubeconfig)
-        && is_to_come(&machine.bootstrap_kubeconfig)
+        && is_missing(&machine.kubeconfig)
+        && is_missing(&machine.bootstrap_kubeconfig)
     {
         return;
     }
@@ -171,11 +171,6 @@ pub(super) fn standalone(snapshot: &Snapshot, report: &mut Report) {
     let command = settings::command(snapshot);
     let finding = Finding::new("AU011", Severity::Warning, command.clone(), MESSAGE);
     report.add(finding.say_at(&command, "add --kubeconfig=FILE to the command"));
-}
-
-/// Whether it may be written before the first start: it is missing, or may be a template.
-fn is_to_come(kubeconfig: &FileState<Kubeconfig>) -> bool {
-    is_missing(kubeconfig) || matches!(kubeconfig, FileState::Bad { reason, .. } if reason.ends_with(NOT_BASE64))
 }
 
 fn is_missing(kubeconfig: &FileState<Kubeconfig>) -> bool {

@@ -15,9 +15,6 @@ use crate::kubelet::location::Location;
 use crate::kubelet::text::shortened;
 use crate::kubelet::tree::Tree;
 
-/// The end of what is said of such data: before the first start it may be a placeholder.
-pub(crate) const NOT_BASE64: &str = "that is not base64";
-
 /// As Go decodes it.
 pub(super) const LENIENT: GeneralPurpose =
     GeneralPurpose::new(&alphabet::STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
@@ -114,7 +111,7 @@ fn refusal<'a>(cluster: &'a Node, user: Option<&'a Node>, rotates: bool) -> Opti
             return Some((given, format!("has both {key} and {data}")));
         }
         if !is_masked && LENIENT.decode(text).is_err() {
-            return Some((given, format!("has a {data} {NOT_BASE64}")));
+            return Some((given, format!("has a {data} that is not base64")));
         }
     }
     let insecure = cluster.get("insecure-skip-tls-verify").filter(|node| node.value == Value::Bool(true));

@@ -29,7 +29,6 @@ use super::version::Version;
 
 pub(crate) use beside::Beside;
 pub(crate) use credential_provider::Problem;
-pub(crate) use credentials::NOT_BASE64;
 pub use credentials::of_running;
 pub use identity::{hostname, kubelet_version};
 pub use packages::Packages;

@@ -482,7 +482,6 @@ fn a_kubeconfig_that_is_there_must_be_usable_before_the_first_start_too() {
     let template = text.replace("{server:", "{certificate-authority-data: '${CA}', server:");
     let bootstrap = kubeadm().without(KUBECONFIG).file(BOOTSTRAP, template.clone());
     for (tree, place) in [(kubeadm().file(KUBECONFIG, template), KUBECONFIG), (bootstrap, BOOTSTRAP)] {
-        assert_eq!(fatal(&tree), "", "it is still to be filled in");
         let one = findings_with(&tree, Inputs::default()).into_iter().find(|one| one.rule == "AU001").unwrap();
         let fix = one.fix.unwrap();
         assert!(fix.contains(&format!(" at {place}:6")) && fix.contains(". Or on a control"), "{fix}");
