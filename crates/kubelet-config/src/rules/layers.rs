@@ -8,7 +8,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::{Finding, Launcher, Located, Location, Report, Severity, Snapshot, Step, shortened};
-use crate::kubelet::layers::{Oddity, ReplacedList};
+use crate::kubelet::layers::{Oddity, ReplacedList, Slip};
 use crate::kubelet::text::chars;
 use crate::step::unit_name;
 
@@ -71,16 +71,18 @@ pub(super) fn wrapper_unresolvable(snapshot: &Snapshot, report: &mut Report) {
             report.add(Finding::new("SD023", Severity::Info, at.clone(), message).say(fix));
         }
     }
-    let launcher = snapshot.command.launcher;
-    if let Some((at, program)) = snapshot.command.misnamed.as_ref().zip(launcher.rancher_name()) {
-        let right = Path::new(&*at.file).with_file_name("config.yaml");
-        let message = format!("{program} does not read {at}, but {}, which does not exist", right.display());
-        let fix = format!("run `mv {at} {}`, then `systemctl restart {}`", right.display(), unit_name(snapshot));
-        report.add(Finding::new("SD023", Severity::Warning, at.clone(), message).say(fix));
-    }
-    report
-        .findings
-        .extend(snapshot.command.maps.iter().map(|(at, list, meant)| map_in_list(launcher, at, list, meant)));
+    report.findings.extend(snapshot.command.slips.iter().map(|(at, slip)| match slip {
+        Slip::FileName => misnamed(snapshot, at),
+        Slip::Map { list, meant } => map_in_list(snapshot.command.launcher, at, list, meant),
+    }));
+}
+
+fn misnamed(snapshot: &Snapshot, at: &Location) -> Finding {
+    let program = snapshot.command.launcher.rancher_name().unwrap_or_default();
+    let right = Path::new(&*at.file).with_file_name("config.yaml");
+    let message = format!("{program} does not read {at}, but {}, which does not exist", right.display());
+    let fix = format!("run `mv {at} {}`, then `systemctl restart {}`", right.display(), unit_name(snapshot));
+    Finding::new("SD023", Severity::Warning, at.clone(), message).say(fix)
 }
 
 /// The distribution's parser prints a map as Go does. k3s exits with its kubelet, and RKE2 starts its own again.

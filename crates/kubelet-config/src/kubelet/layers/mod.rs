@@ -115,6 +115,15 @@ pub(crate) enum Oddity {
     QuoteNotClosed,
 }
 
+/// What a distribution does not read as its writer meant it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Slip {
+    /// A file whose name it does not look for, where the file of the right name does not exist.
+    FileName,
+    /// A map among the items of a list, and the item that was meant: `kubelet-arg`, `v=2`.
+    Map { list: &'static str, meant: String },
+}
+
 /// The kubelet's own arguments, and what is known of how they came about.
 #[derive(Debug, Clone, Default)]
 pub struct KubeletCommand {
@@ -134,10 +143,8 @@ pub struct KubeletCommand {
     pub server_disables_cloud_controller: Option<bool>,
     /// The second layer's files that could not be read, with the reason, and whether the distribution exits because of it.
     pub(crate) unreadable: Vec<(Location, String, bool)>,
-    /// A file that is not read, where the one that would be is not there.
-    pub(crate) misnamed: Option<Location>,
-    /// Maps among the items of the second layer's lists, each with the list and what was meant: `kubelet-arg`, `v=2`.
-    pub(crate) maps: Vec<(Location, String, String)>,
+    /// What the distribution does not read as it was meant, in the second layer.
+    pub(crate) slips: Vec<(Location, Slip)>,
     /// Why the arguments cannot be known, where they cannot (`/bin/sh is a shell`), at the word or line that hides them.
     pub unknown: Option<Located<String>>,
     /// Settings that the distribution writes into the kubelet's configuration at its start, by the path of their

@@ -57,8 +57,10 @@ pub(super) fn problems(tree: &dyn Tree, settings: &Settings) -> Vec<Problem> {
     for provider in providers {
         let name = provider.get("name").and_then(Node::text).unwrap_or_default();
         found.extend(unknown(provider.entries(), &PROVIDER_FIELDS));
-        found.extend(token_attributes(provider));
-        let why = match wrong(provider, &name) {
+        let wrong = wrong(provider, &name);
+        // An apiVersion of another form is one mistake.
+        found.extend(token_attributes(provider).filter(|_| wrong.is_none()));
+        let why = match wrong {
             None if !names.insert(name.clone()) => Some("its name is given twice".to_owned()),
             None => {
                 let program = Path::new(programs).join(&name);

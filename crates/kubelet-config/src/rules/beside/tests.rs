@@ -181,6 +181,12 @@ fn token_attributes_are_complete_or_absent() {
     assert!(
         judged(&attributes.replacen(".k8s.io/v1\n  match", ".k8s.io/v1beta1\n  match", 1)).contains("needs apiVersion")
     );
+    let other = judged(&attributes.replacen(
+        "credentialprovider.kubelet.k8s.io/v1\n  match",
+        "kubelet.config.k8s.io/v1beta1\n  match",
+        1,
+    ));
+    assert!(other.contains("apiVersion") && !other.contains('|'), "one mistake: {other}");
     let lacking = attributes.replace("serviceAccountTokenAudience: a, ", "");
     assert!(
         judged(&lacking).starts_with(&format!("fatal {PROVIDERS}:8: "))

@@ -209,7 +209,7 @@ fn sd029_a_line_that_has_other_keys_is_not_deleted() {
 fn sd023_names_a_map_among_the_items_of_a_list() {
     let tree = k3s().file("/etc/rancher/k3s/config.yaml", "kubelet-arg:\n- cloud-provider: external\n- max-pods=50\n");
     let command = resolve(&tree, Inputs::default()).command;
-    assert_eq!((command.maps.len(), command.unreadable.len()), (1, 0), "the file was read");
+    assert_eq!((command.slips.len(), command.unreadable.len()), (1, 0), "the file was read");
     let later = |key: &str| tree.clone().file("/etc/rancher/k3s/config.yaml.d/1.yaml", format!("{key}: [v=2]\n"));
     assert_eq!(judged(&later("kubelet-arg"), "SD023"), [""; 0], "the list does not count");
     assert_eq!(judged(&later("kubelet-arg+"), "SD023").len(), 1);

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use super::Program;
-use crate::kubelet::layers::{KubeletCommand, Launcher, ReplacedList};
+use crate::kubelet::layers::{KubeletCommand, Launcher, ReplacedList, Slip};
 use crate::kubelet::location::Location;
 use crate::kubelet::systemd::{Arg, Unit};
 use crate::kubelet::table::rows;
@@ -82,7 +82,7 @@ pub(super) fn read(
     }
     for list in LISTS {
         let maps = options.0.get(list).into_iter().flat_map(|values| &values.maps);
-        kubelet.maps.extend(maps.map(|(at, meant)| (at.clone(), list.to_owned(), meant.clone())));
+        kubelet.slips.extend(maps.map(|(at, meant)| (at.clone(), Slip::Map { list, meant: meant.clone() })));
     }
     for option in FROM_VARIABLES {
         if let (None, Some(word)) = (options.last(option), program.variable(unit, option)) {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::{Options, Values, is_known, long_name, meant, replace};
 use crate::kubelet::config::document::{self, Node, Value};
 use crate::kubelet::layers::rancher::Program;
-use crate::kubelet::layers::{KubeletCommand, Launcher, NewArgument, UnknownOption};
+use crate::kubelet::layers::{KubeletCommand, Launcher, NewArgument, Slip, UnknownOption};
 use crate::kubelet::location::Location;
 use crate::kubelet::systemd::{Arg, Unit};
 use crate::kubelet::tree::{Kind, Tree};
@@ -53,7 +53,8 @@ pub(super) fn find(
     kubelet.new_argument = Some(new_key(Location::file(&main)));
     let has_main = tree.lstat(&main).is_ok();
     let others = ["config.yml", "conf.yaml", "conf.yml"].map(|name| main.with_file_name(name));
-    kubelet.misnamed = others.iter().find(|path| named.is_none() && !has_main && tree.exists(path)).map(Location::file);
+    let misnamed = others.iter().find(|path| named.is_none() && !has_main && tree.exists(path));
+    kubelet.slips.extend(misnamed.map(|path| (Location::file(path), Slip::FileName)));
     has_main.then_some(main).into_iter().chain(drop_ins).collect()
 }
 
