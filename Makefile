@@ -131,9 +131,9 @@ test: cargo-deny ## The gate: format, lints, dependencies' licences and sources,
 stories: $(if $(NODE),guest-needs) $(if $(findstring arm64,$(NODE)),arm64-needs) $(if $(KUBELET),kubelets) $(if $(filter gate,$(TIER)),gate-needs,full-needs consumers crds kernel peer scheduler ansible k3s chart) ## What happens to real nodes, TIER=full (or gate); STORIES="life:: api" for a part, NODE=debian-13 on guests, KUBELET=1.34 with that kubelet, TABLE=FILE for what they provoke
 	@$(E2E) --tier $(or $(TIER),full) $(if $(NODE),--node $(NODE)) $(if $(TABLE),--table $(abspath $(TABLE))) $(if $(PLATFORMS),--platforms $(PLATFORMS)) $(STORIES)
 
-# Two guests at a time would make both slow. All kinds run, whatever became of one.
 ARM64_STORIES := life::crash life::clean_exit life::hang life::operator_stop life::restart_by_signal crash::loop crash::out_of_memory runtime::crash runtime::restart_by_signal config::flag_in_the_wrong_file
 KUBELET_STORIES := life::crash life::hang life::operator_stop crash::out_of_memory runtime::crash config::flag_in_the_wrong_file
+# Two guests at a time would make both slow. All kinds run, whatever became of one.
 nodes: guest-needs gate-needs $(if $(findstring arm64,$(NODES)),arm64-needs) ## The gate's stories and those of guests on each kind of node, or on NODES="debian-13", and docs/platforms.md about it (over two hours)
 	@failed=; for node in $(or $(NODES),namespaces debian-13 debian-12 debian-sid); do \
 	  case $$node in *arm64) stories="$(or $(STORIES),$(ARM64_STORIES))";; *) stories="$(STORIES)";; esac; \

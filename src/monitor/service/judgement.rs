@@ -23,8 +23,8 @@ pub enum Judgement<'a> {
     UnitFailed(String),
     /// An upgrade of packages has stopped it and not started it again, although systemd starts it at boot.
     LeftStopped(String),
-    /// systemd stopped it, or did not start it at boot, because another unit failed, two minutes after that is back or has failed for good.
-    /// systemd starts such a unit neither then nor by its `Restart=`.
+    /// systemd stopped it because another unit failed, which has been back or failed for good for two minutes. Or systemd did not start it
+    /// at boot, because another unit failed two minutes ago. systemd starts such a unit neither then nor by its `Restart=`.
     StoppedWithDependency(String),
     /// No process is watched, and no fault is known.
     NotFound(String),
