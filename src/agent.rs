@@ -55,13 +55,13 @@ impl Monitors {
     /// Fails if a monitor hangs. Returns whether the host was suspended since the last call, which was at most five seconds ago: then none
     /// had the time to report.
     fn check(&mut self, now: Uptime) -> anyhow::Result<bool> {
-        let was_suspended = now.saturating_sub(self.checked_at) > SUSPENDED_FROM;
+        let was_suspended = now - self.checked_at > SUSPENDED_FROM;
         self.checked_at = now;
         if was_suspended {
             self.reported.values_mut().for_each(|at| *at = now);
         }
         for (kind, at) in &self.reported {
-            let (kind, silent) = (kind.name(), now.saturating_sub(*at));
+            let (kind, silent) = (kind.name(), now - *at);
             anyhow::ensure!(silent < HUNG_AFTER, "the monitor of {kind} has not reported for {} s", silent.as_secs());
         }
         Ok(was_suspended)
@@ -159,7 +159,7 @@ impl Agent {
         if adopted.is_some() {
             self.engine.node_replaced();
         } else {
-            let booted = self.now().checked_sub(now).unwrap_or_default();
+            let booted = self.now().checked_sub(now - Uptime::ZERO).unwrap_or_default();
             for (condition, written) in shown.iter().cloned() {
                 self.engine.adopt(condition, written.is_some_and(|written| written < booted), now);
             }
@@ -344,13 +344,13 @@ mod tests {
 
     #[test]
     fn a_monitor_that_has_not_reported_hangs_unless_the_host_was_suspended() {
-        let secs = Duration::from_secs;
-        let mut monitors = Monitors::new(secs(100));
-        assert!(!monitors.check(secs(104)).unwrap());
-        assert!(monitors.check(secs(404)).unwrap(), "a suspend of five minutes ends no agent");
+        let at = Uptime::from_secs;
+        let mut monitors = Monitors::new(at(100));
+        assert!(!monitors.check(at(104)).unwrap());
+        assert!(monitors.check(at(404)).unwrap(), "a suspend of five minutes ends no agent");
         for now in (408..524).step_by(4) {
-            assert!(!monitors.check(secs(now)).unwrap());
+            assert!(!monitors.check(at(now)).unwrap());
         }
-        assert!(monitors.check(secs(524)).is_err());
+        assert!(monitors.check(at(524)).is_err());
     }
 }

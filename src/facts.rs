@@ -152,7 +152,7 @@ impl SyncLoop {
     pub fn is_stalled(&self, now: Uptime) -> bool {
         match self {
             Self::Stalled { answers, first, last } => {
-                *answers >= 3 && last.saturating_sub(*first) >= Self::LASTS && now < *last + Self::LASTS
+                *answers >= 3 && *last - *first >= Self::LASTS && now < *last + Self::LASTS
             }
             Self::Runs | Self::Unwatched(_) => false,
         }

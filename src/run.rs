@@ -327,7 +327,7 @@ mod tests {
     #[test]
     fn only_ends_of_the_last_ten_minutes_count() {
         let mut ends = Vec::new();
-        let mut end = |secs| end_too_often(&mut ends, Duration::from_secs(secs));
+        let mut end = |secs| end_too_often(&mut ends, Uptime::from_secs(secs));
         assert_eq!([0, 599, 600, 1198].map(&mut end), [false, false, false, true]);
     }
 }

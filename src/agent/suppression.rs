@@ -65,7 +65,7 @@ impl Suppressions {
             pause,
             signals: &signals,
             package_manager: if is_well { None } else { self.package_locks.holder(now).await },
-            has_just_started: now < JUST_STARTED || is_new,
+            has_just_started: now < Uptime::ZERO + JUST_STARTED || is_new,
         };
         let suppression = self.suppressor.decide(circumstances, now);
         let why = suppression.as_ref().and_then(Suppression::why);

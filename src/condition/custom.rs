@@ -123,6 +123,7 @@ impl CustomReason {
 #[cfg(test)]
 pub mod tests {
     use std::collections::BTreeMap;
+    use std::time::Duration;
 
     use super::*;
     use crate::condition::engine::Engine;
@@ -165,7 +166,7 @@ pub mod tests {
         let [.., oom] = registered();
         let found = || View::found(Reason::of(oom, "OOMKilling").unwrap(), "m");
         let shown = |before: Option<View>, by: Suppression| {
-            let mut engine = Engine::new(Uptime::ZERO, BTreeMap::new());
+            let mut engine = Engine::new(Duration::ZERO, BTreeMap::new());
             if let Some(before) = before {
                 engine.report(oom, before, Uptime::ZERO);
                 engine.evaluate(Uptime::ZERO);

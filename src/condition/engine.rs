@@ -264,7 +264,7 @@ impl ConditionState {
     fn without_problem(&self, by: Option<&Suppression>, now: Uptime) -> Option<Condition> {
         let Some((view, reported_at)) = &self.view else { return self.shown.clone() };
         if now >= *reported_at + SILENT_AFTER {
-            let message = format!("the monitor has not reported for {} s", now.saturating_sub(*reported_at).as_secs());
+            let message = format!("the monitor has not reported for {} s", (now - *reported_at).as_secs());
             return Some(self.condition(Status::Unknown, Reason::MonitorSilent.spec().name, &message));
         }
         let finding = match view {
@@ -320,7 +320,7 @@ mod tests {
     const HEALTHY_FOR: Duration = Duration::from_mins(1);
 
     fn at(secs: u64) -> Uptime {
-        Duration::from_secs(secs)
+        Uptime::from_secs(secs)
     }
 
     fn engine() -> Engine {

@@ -7,8 +7,7 @@ pub mod engine;
 pub mod profile;
 mod reasons;
 pub mod suppression;
-
-use std::time::Duration;
+mod uptime;
 
 use serde::{Deserialize, Serialize};
 
@@ -16,9 +15,7 @@ use custom::CustomType;
 pub use profile::Published;
 pub use reasons::Reason;
 pub use suppression::Suppression;
-
-/// A moment, as time since boot (`CLOCK_BOOTTIME`), so that clock steps change nothing.
-pub type Uptime = Duration;
+pub use uptime::Uptime;
 
 /// The condition types that nodevigil owns: its own, and those of the custom checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

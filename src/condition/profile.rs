@@ -276,15 +276,15 @@ mod tests {
 
     #[test]
     fn a_name_of_a_profile_has_the_time_of_its_own_last_change() {
-        let mut published = Vec::new();
+        let (mut published, at) = (Vec::new(), Uptime::from_secs);
         let mut since = |reason: Reason, secs| {
-            published = beside(Profile::Npd).translate(&conditions(&[reason]), &published, Uptime::from_secs(secs));
-            [published[1].since.as_secs(), published[2].since.as_secs()]
+            published = beside(Profile::Npd).translate(&conditions(&[reason]), &published, at(secs));
+            [published[1].since, published[2].since]
         };
-        assert_eq!(since(Reason::KubeletIsHealthy, 1), [1, 1]);
-        assert_eq!(since(Reason::KubeletCrashed, 2), [2, 1]);
-        assert_eq!(since(Reason::KubeletCrashLooping, 3), [2, 3]);
-        assert_eq!(since(Reason::KubeletIsHealthy, 4), [4, 4]);
+        assert_eq!(since(Reason::KubeletIsHealthy, 1), [1, 1].map(at));
+        assert_eq!(since(Reason::KubeletCrashed, 2), [2, 1].map(at));
+        assert_eq!(since(Reason::KubeletCrashLooping, 3), [2, 3].map(at));
+        assert_eq!(since(Reason::KubeletIsHealthy, 4), [4, 4].map(at));
     }
 
     #[test]

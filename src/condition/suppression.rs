@@ -148,7 +148,7 @@ impl Suppressor {
         let known = |signal| self.signals.iter().find(|(known, _)| *known == signal).map(|(_, since)| *since);
         self.signals = present.signals.iter().map(|(signal, _)| (*signal, known(*signal).unwrap_or(now))).collect();
         let mut signals = present.signals.iter().zip(&self.signals);
-        let age = |own: Option<Duration>, since: Uptime| own.unwrap_or(now.saturating_sub(since));
+        let age = |own: Option<Duration>, since: Uptime| own.unwrap_or(now - since);
         signals.find(|((_, own), (_, since))| age(*own, *since) < self.max).map(|((signal, _), _)| *signal)
     }
 
@@ -174,7 +174,7 @@ mod tests {
     const DAY: Duration = Duration::from_hours(24);
 
     fn at(secs: u64) -> Uptime {
-        Duration::from_secs(secs)
+        Uptime::from_secs(secs)
     }
 
     /// An engine whose kubelet is healthy, or has this problem, shortly after `secs`.

@@ -198,7 +198,7 @@ ActiveState=inactive
             file_state: "enabled".into(),
             result: "success".into(),
             main_pid: 812,
-            active_since: kubelet.active_since.filter(|since| *since >= Duration::from_millis(2500)),
+            active_since: kubelet.active_since.filter(|since| *since >= Uptime::ZERO + Duration::from_millis(2500)),
             invocation: "ab01".into(),
         };
         assert!(wanted.active_since.is_some() && kubelet == wanted, "{kubelet:?}");

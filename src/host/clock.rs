@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use rustix::io::Errno;
 use rustix::time::{
     ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime, timerfd_create,
@@ -18,7 +18,7 @@ use crate::condition::Uptime;
 
 /// Time since boot, suspended time included. No clock step changes it.
 pub fn uptime() -> Uptime {
-    Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
+    Uptime::ZERO + Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
 }
 
 /// A time of `CLOCK_MONOTONIC`, as systemd has it, which stands still while the host is suspended. The clock of the kernel's log is about
@@ -39,7 +39,7 @@ impl Monotonic {
     /// By the clock that goes on: exact if the host was not suspended since, and otherwise later by the time of the suspend.
     pub fn uptime(self) -> Uptime {
         let now = Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default();
-        uptime().saturating_sub(now.saturating_sub(self.0))
+        uptime() - now.saturating_sub(self.0)
     }
 }
 
@@ -47,7 +47,7 @@ impl Monotonic {
 /// what is done.
 pub fn next_multiple(now: Uptime, every: Duration) -> Uptime {
     let secs = every.as_secs().max(1);
-    Duration::from_secs((now.as_secs() / secs + 1) * secs)
+    Uptime::from_secs(((now - Uptime::ZERO).as_secs() / secs + 1) * secs)
 }
 
 /// A timer of the kernel's. Those of tokio wake the agent up to three times for one moment, and stand still while the host is suspended.
@@ -65,15 +65,15 @@ impl Timer {
     pub async fn at(&self, at: Uptime) {
         // Such as when the agent may open no more files.
         if self.expires(at).await.is_err() {
-            sleep(at.saturating_sub(uptime())).await;
+            sleep(at - uptime()).await;
         }
     }
 
     async fn expires(&self, at: Uptime) -> io::Result<()> {
         let timer = self.0.as_ref().map_err(io::Error::kind)?;
         // Zero would stop it.
-        let at = at.max(Duration::from_nanos(1));
-        let it_value = Timespec::try_from(at).map_err(io::Error::other)?;
+        let since_boot = (at - Uptime::ZERO).max(Duration::from_nanos(1));
+        let it_value = Timespec::try_from(since_boot).map_err(io::Error::other)?;
         let once = Itimerspec { it_interval: Timespec::default(), it_value };
         timerfd_settime(timer, TimerfdTimerFlags::ABSTIME, &once)?;
         loop {
@@ -102,8 +102,7 @@ pub struct ServerTime {
 impl ServerTime {
     /// The time by the API server's clock.
     pub fn at(self, uptime: Uptime) -> Timestamp {
-        let since = SignedDuration::try_from(uptime.saturating_sub(self.uptime)).unwrap_or_default();
-        self.time.checked_add(since).unwrap_or(self.time)
+        self.time.checked_add(uptime - self.uptime).unwrap_or(self.time)
     }
 }
 
@@ -127,7 +126,7 @@ impl Now {
     /// When the host's clock showed this. A time before the boot, also one from before the clock was set forward, is that of the boot; one
     /// in the future is now.
     pub fn since_boot(self, wall: Timestamp) -> Uptime {
-        self.uptime.saturating_sub(Duration::try_from(self.wall.duration_since(wall)).unwrap_or_default())
+        self.uptime - Duration::try_from(self.wall.duration_since(wall)).unwrap_or_default()
     }
 
     /// The same for the API server's clock.
@@ -137,7 +136,7 @@ impl Now {
 
     /// What the host's clock would have shown then.
     pub fn wall_at(self, at: Uptime) -> Timestamp {
-        self.wall.checked_sub(self.uptime.saturating_sub(at)).unwrap_or(self.wall)
+        self.wall.checked_sub(self.uptime - at).unwrap_or(self.wall)
     }
 }
 
@@ -149,8 +148,9 @@ mod tests {
 
     #[test]
     fn the_next_multiple_is_never_now() {
-        let next = |millis| next_multiple(Duration::from_millis(millis), Duration::from_secs(2)).as_secs();
-        assert_eq!([0, 1999, 2000, 2001].map(next), [2, 2, 4, 4]);
+        let at = |millis| Uptime::ZERO + Duration::from_millis(millis);
+        let next = |millis| next_multiple(at(millis), Duration::from_secs(2));
+        assert_eq!([0, 1999, 2000, 2001].map(next), [2, 2, 4, 4].map(Uptime::from_secs));
     }
 
     #[tokio::test]
@@ -168,10 +168,10 @@ mod tests {
     #[test]
     fn a_time_by_one_clock_is_one_by_another() {
         let time = |secs| Timestamp::from_second(secs).unwrap();
-        let now = Now { uptime: Duration::from_secs(10), wall: time(110), server: time(210) };
-        assert_eq!([104, 99, 199].map(|secs| now.since_boot(time(secs)).as_secs()), [4, 0, 10]);
-        assert_eq!(now.since_boot_by_server(time(204)).as_secs(), 4);
-        assert_eq!(now.wall_at(Duration::from_secs(4)), time(104));
+        let now = Now { uptime: Uptime::from_secs(10), wall: time(110), server: time(210) };
+        assert_eq!([104, 99, 199].map(|secs| now.since_boot(time(secs))), [4, 0, 10].map(Uptime::from_secs));
+        assert_eq!(now.since_boot_by_server(time(204)), Uptime::from_secs(4));
+        assert_eq!(now.wall_at(Uptime::from_secs(4)), time(104));
     }
 
     #[test]

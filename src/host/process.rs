@@ -44,7 +44,7 @@ impl ProcessId {
     }
 
     pub fn started(self) -> Uptime {
-        Duration::from_millis(self.start_ticks * 1000 / procfs::ticks_per_second().max(1))
+        Uptime::ZERO + Duration::from_millis(self.start_ticks * 1000 / procfs::ticks_per_second().max(1))
     }
 }
 
@@ -387,7 +387,7 @@ mod tests {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         let process = Process::open(pid).unwrap();
-        assert!(process.id.started() > Duration::ZERO);
+        assert!(process.id.started() > Uptime::ZERO);
         drop(child.stdin.take());
         process.ended().await;
         assert!(Process::open(pid).is_err(), "a zombie");

@@ -74,8 +74,7 @@ pub async fn running_kubelet(control_group: &str) -> Result<Option<Process>, Str
     if bytes.is_empty() {
         return Err(format!("process {pid} has ended"));
     }
-    let age = ProcessId::of(pid).and_then(|process| uptime().checked_sub(process.started()));
-    let age_secs = age.map(|age| age.as_secs());
+    let age_secs = ProcessId::of(pid).map(|process| (uptime() - process.started()).as_secs());
     Ok(Some(Process { pid: pid.unsigned_abs(), argv: args::words(&bytes), age_secs }))
 }
 

@@ -17,6 +17,7 @@ use serde_json::{Map, Value, json};
 
 use super::process::waits_in;
 use super::top;
+use crate::condition::Uptime;
 use crate::files;
 
 /// Between two readings of counters.
@@ -111,7 +112,7 @@ pub fn versions() -> Value {
         "kernel": uname().release().to_string_lossy(),
         "os": pretty.map(|name| name.trim_matches('"')),
         "boot_id": boot_id(),
-        "uptime_secs": super::clock::uptime().as_secs(),
+        "uptime_secs": (super::clock::uptime() - Uptime::ZERO).as_secs(),
     })
 }
 

@@ -150,7 +150,7 @@ mod tests {
     use crate::host::systemd::UnitState;
 
     fn at(secs: u64) -> Uptime {
-        Duration::from_secs(secs)
+        Uptime::from_secs(secs)
     }
 
     #[test]

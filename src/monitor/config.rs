@@ -238,7 +238,7 @@ mod tests {
     const ERROR: (&str, &str) = ("SD001", "/etc/default/kubelet:1");
 
     fn at(secs: u64) -> Uptime {
-        Duration::from_secs(secs)
+        Uptime::from_secs(secs)
     }
 
     fn answer(errors: &[(&str, &str)]) -> Answer {

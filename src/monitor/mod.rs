@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn the_time_of_a_hang_starts_again_with_another_process_and_after_an_answer() {
-        let (hung, at) = (HungServices::default(), Duration::from_secs);
+        let (hung, at) = (HungServices::default(), Uptime::from_secs);
         let process = |pid| Some(ProcessId { pid, start_ticks: 0 });
         for (process, now, since) in [
             (process(1), 10, Some(at(10))),

@@ -386,8 +386,7 @@ impl TypeState {
     fn began(&mut self, wanted: &Published, transition: Timestamp, now: Now) -> Option<Timestamp> {
         ConditionType::by_name(wanted.name).filter(|kind| kind.problem_status() == wanted.status)?;
         if self.late.is_none_or(|(late, _)| late != transition) {
-            let age = SignedDuration::try_from(now.uptime.saturating_sub(wanted.since)).ok()?;
-            self.late = Some((transition, now.server.checked_sub(age).ok()?));
+            self.late = Some((transition, now.server.checked_sub(now.uptime - wanted.since).ok()?));
         }
         self.late.map(|(_, began)| began).filter(|began| transition.duration_since(*began) > PUBLISHED_WITHIN)
     }

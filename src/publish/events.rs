@@ -4,7 +4,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{self, EventSource, ObjectReference};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Time};
@@ -203,8 +203,7 @@ async fn seen(api: &ApiConnection, at: Uptime) -> NodeFacts {
 
 /// The Event about a Node, with the time at which it happened by the API server's clock.
 fn about(event: &Event, at: Uptime, node: &NodeFacts, now: Now) -> Event {
-    let age = SignedDuration::try_from(now.uptime.saturating_sub(at)).unwrap_or_default();
-    let happened = now.server.checked_sub(age).unwrap_or(now.server);
+    let happened = now.server.checked_sub(now.uptime - at).unwrap_or(now.server);
     let micros = Timestamp::from_microsecond(happened.as_microsecond()).unwrap_or(happened);
     let regarding = ObjectReference {
         api_version: Some("v1".to_owned()),
@@ -271,7 +270,7 @@ mod tests {
     }
 
     fn at(secs: u64) -> Uptime {
-        Duration::from_secs(secs)
+        Uptime::from_secs(secs)
     }
 
     #[test]

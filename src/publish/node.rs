@@ -330,7 +330,7 @@ mod tests {
         node.saw(false, now + secs(29));
         assert!(troubles.present().is_empty(), "the kubelet may be joining: {:?}", troubles.present());
         assert!(matches!(node.step(&Desired::default()), Step::WaitUntil(until) if until == now + secs(44)));
-        node.saw(false, now.saturating_sub(READ_MISSING_EVERY));
+        node.saw(false, now - READ_MISSING_EVERY);
         assert!(matches!(node.step(&Desired::default()), Step::Send(Request::Read)), "the watch may be silent");
         node.saw(false, now + secs(30));
         let message = troubles.present()[&Trouble::NodeMissing].clone();

@@ -141,24 +141,28 @@ mod tests {
     use super::*;
 
     fn at(secs: u64) -> Uptime {
+        Uptime::from_secs(secs)
+    }
+
+    fn secs(secs: u64) -> Duration {
         Duration::from_secs(secs)
     }
 
     #[test]
     fn requests_are_spread_after_a_common_moment_unless_one_is_urgent() {
-        let mut spread = Spread { longest: at(90), ..Spread::default() };
+        let mut spread = Spread { longest: secs(90), ..Spread::default() };
         assert_eq!(spread.until(at(100)), None);
         let mut waits: Vec<_> = (0..1000)
             .map(|_| {
                 spread.begin(at(100));
-                spread.until(at(100)).map_or(0, |until| until.saturating_sub(at(100)).as_secs())
+                spread.until(at(100)).map_or(0, |until| (until - at(100)).as_secs())
             })
             .collect();
         waits.sort_unstable();
         assert!(waits[100] < 15 && waits[900] > 75 && waits[999] <= 90, "{waits:?}");
         let next = spread.until(at(100)).unwrap();
         spread.sent(next);
-        assert!(spread.until(next).is_none_or(|until| until <= next + at(45)));
+        assert!(spread.until(next).is_none_or(|until| until <= next + secs(45)));
         spread.is_urgent = true;
         assert_eq!(spread.until(at(100)), None);
         assert!(spread.event_until(at(100)).is_some(), "an Event waits");
@@ -169,16 +173,16 @@ mod tests {
 
     #[test]
     fn each_failure_waits_longer_up_to_the_longest_and_a_success_ends_it() {
-        let mut backoff = Backoff::new(at(15));
+        let mut backoff = Backoff::new(secs(15));
         assert_eq!(backoff.until(at(0)), None);
         for (failure, shortest, longest) in [(1, 125, 250), (2, 250, 500), (3, 500, 1000)] {
             backoff.failed(at(100), Duration::ZERO);
-            let delay = backoff.until(at(100)).unwrap().saturating_sub(at(100)).as_millis();
+            let delay = (backoff.until(at(100)).unwrap() - at(100)).as_millis();
             assert!((shortest..=longest).contains(&delay), "failure {failure}: {delay} ms");
         }
         (0..100).for_each(|_| backoff.failed(at(100), Duration::ZERO));
         assert!(backoff.until(at(100)).unwrap() <= at(115));
-        backoff.failed(at(100), at(40));
+        backoff.failed(at(100), secs(40));
         assert_eq!(backoff.until(at(100)), Some(at(140)), "Retry-After is honored");
         backoff.succeeded();
         assert_eq!(backoff.until(at(100)), None);
@@ -186,21 +190,21 @@ mod tests {
 
     #[test]
     fn a_failure_long_after_the_last_one_counts_as_the_first() {
-        let mut backoff = Backoff::new(at(600));
+        let mut backoff = Backoff::new(secs(600));
         (0..20).for_each(|_| backoff.failed(at(0), Duration::ZERO));
         let until = backoff.until(at(0)).unwrap();
         backoff.failed(until, Duration::ZERO);
-        assert!(backoff.until(until).unwrap() >= until + at(300), "it came at once");
-        let later = backoff.until(until).unwrap() + at(61);
+        assert!(backoff.until(until).unwrap() >= until + secs(300), "it came at once");
+        let later = backoff.until(until).unwrap() + secs(61);
         backoff.failed(later, Duration::ZERO);
-        assert!(backoff.until(later).unwrap() < later + at(1));
+        assert!(backoff.until(later).unwrap() < later + secs(1));
     }
 
     #[test]
     fn a_refused_credential_is_tried_about_once_a_minute() {
-        let (mut backoff, mut now, mut tries) = (Backoff::new(at(15)), at(1000), [0; 5]);
+        let (mut backoff, mut now, mut tries) = (Backoff::new(secs(15)), at(1000), [0; 5]);
         while now < at(1300) {
-            tries[usize::try_from((now.as_secs() - 1000) / 60).unwrap()] += 1;
+            tries[usize::try_from((now - at(1000)).as_secs() / 60).unwrap()] += 1;
             backoff.denied(now);
             now = backoff.until(now).unwrap();
             backoff.attempt(now);
@@ -208,12 +212,12 @@ mod tests {
         assert!(tries[0] <= 4 && tries[1..].iter().all(|tries| *tries <= 2), "{tries:?}");
         backoff.succeeded();
         backoff.failed(now, Duration::ZERO);
-        assert!(backoff.until(now).unwrap() <= now + at(1), "an outage is tried at once again");
+        assert!(backoff.until(now).unwrap() <= now + secs(1), "an outage is tried at once again");
     }
 
     #[test]
     fn while_attempts_fail_they_are_made_one_after_the_other() {
-        let mut backoff = Backoff::new(at(15));
+        let mut backoff = Backoff::new(secs(15));
         backoff.attempt(at(1));
         assert_eq!(backoff.until(at(1)), None, "nothing has failed");
         backoff.failed(at(1), Duration::ZERO);
@@ -223,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_budget_is_full_again_when_its_period_is_over() {
-        let mut budget = Budget::new(2, at(60));
+        let mut budget = Budget::new(2, secs(60));
         assert!(budget.take(at(0)) && budget.take(at(10)) && !budget.take(at(59)));
         assert!(budget.take(at(60)) && !budget.take(at(61)));
     }

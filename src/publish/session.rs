@@ -266,8 +266,8 @@ mod tests {
     #[test]
     fn a_credential_is_renewed_a_minute_before_it_expires_but_not_more_often_than_once_a_minute() {
         let server = "2026-11-26T06:17:00Z".parse().unwrap();
-        let now = Now { uptime: Duration::from_secs(100), wall: server, server };
-        let renewed = |secs| renewal(server + SignedDuration::from_secs(secs), now).as_secs();
-        assert_eq!([renewed(900), renewed(61), renewed(-5)], [940, 160, 160]);
+        let now = Now { uptime: Uptime::from_secs(100), wall: server, server };
+        let renewed = |secs| renewal(server + SignedDuration::from_secs(secs), now);
+        assert_eq!([renewed(900), renewed(61), renewed(-5)], [940, 160, 160].map(Uptime::from_secs));
     }
 }

@@ -127,7 +127,7 @@ mod tests {
 
     fn now(secs: u64) -> Now {
         let wall = Timestamp::from_second(1_795_891_502 + i64::try_from(secs).unwrap()).unwrap();
-        Now { uptime: Duration::from_secs(secs), wall, server: wall }
+        Now { uptime: Uptime::from_secs(secs), wall, server: wall }
     }
 
     fn condition(reason: Reason, message: &str) -> Condition {
@@ -174,7 +174,7 @@ mod tests {
     fn a_restarted_agent_keeps_the_name() {
         let mut names = Names::new(true);
         let before = condition(Reason::KubeletCrashed, "m; record 20261128t184502z-kubelet-crashed");
-        names.adopt(&before, Duration::from_secs(1));
+        names.adopt(&before, Uptime::from_secs(1));
         let (crashed, begun) = shown(&mut names, &[], Reason::KubeletCrashed, 2);
         assert_eq!((crashed[0].message.as_str(), begun), (before.message.as_str(), 0));
         // What the Node shows is adopted as it is.
@@ -194,7 +194,7 @@ mod tests {
             })
             .sum();
         let earlier = condition(Reason::KubeletCrashed, "m; record 20261128t184502z-kubelet-crashed");
-        names.adopt(&earlier, Duration::from_secs(1));
+        names.adopt(&earlier, Uptime::from_secs(1));
         let (after, _) = shown(&mut names, &[], Reason::KubeletCrashed, 400);
         assert_eq!(after[0].message, "m", "the hour has no more");
         let (lasts, _) = shown(&mut names, &after, Reason::KubeletCrashed, 401);

@@ -265,6 +265,7 @@ mod tests {
     use tokio::net::TcpStream;
 
     use super::*;
+    use crate::condition::Uptime;
 
     const PAGE: &str = r#"# HELP nodevigil_condition_transitions Changes of a condition to this status since the agent started.
 # TYPE nodevigil_condition_transitions counter
@@ -341,7 +342,7 @@ process_open_fds VALUE
             status: Status::False,
             reason: "KubeletHung".into(),
             message: "m".into(),
-            since: Duration::ZERO,
+            since: Uptime::ZERO,
         };
         let desired = Desired { conditions: vec![condition], ..Desired::default() };
         let requests = RequestCounts::default();

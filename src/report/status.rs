@@ -176,7 +176,7 @@ fn published(present: &Present<'_>, previous: Option<&StatusReport>) -> Publishe
         Published::Off { .. } | Published::Untried => None,
     });
     let timestamp = |since: Uptime| {
-        let since = present.now.checked_sub(present.uptime.saturating_sub(since)).unwrap_or(present.now);
+        let since = present.now.checked_sub(present.uptime - since).unwrap_or(present.now);
         before.filter(|before| since.duration_since(*before).abs() < SignedDuration::from_secs(1)).unwrap_or(since)
     };
     match &present.api.reach {
@@ -190,8 +190,6 @@ fn published(present: &Present<'_>, previous: Option<&StatusReport>) -> Publishe
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::condition::ConditionType;
     use crate::facts::{NodeFacts, ObservedCondition};
@@ -221,7 +219,7 @@ mod tests {
             pause: None,
             troubles: BTreeMap::from([(Trouble::BusLost, "no answer".to_owned())]),
             now: time(now),
-            uptime: Duration::from_secs(100),
+            uptime: Uptime::from_secs(100),
             last_boot: Some("the previous boot ended with a shutdown".to_owned()),
         };
         StatusReport::new(present, previous)
@@ -257,7 +255,7 @@ mod tests {
     #[test]
     fn the_file_has_the_documented_fields_and_is_read_back() {
         let api = ApiFacts {
-            reach: Reach::Unreached { since: Duration::from_secs(40), error: "connection refused".into() },
+            reach: Reach::Unreached { since: Uptime::from_secs(40), error: "connection refused".into() },
             ..ApiFacts::default()
         };
         let mut report = report(Status::False, &api, "2026-01-01T00:01:00Z", None);

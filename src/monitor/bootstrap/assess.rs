@@ -51,7 +51,7 @@ pub fn assess(facts: &Facts) -> Assessment {
             state.advice.clear();
         }
         let since = state.done_at.or(is_current.then_some(waited_since));
-        *age_secs = since.map(|since| now.saturating_sub(since).as_secs().cast_signed());
+        *age_secs = since.map(|since| (now - since).as_secs().cast_signed());
         waited_since = waited_since.max(state.done_at.unwrap_or_default());
     }
     Assessment { stages: stages.into(), current }

@@ -163,10 +163,11 @@ impl Followed {
 
     /// When to read the host again. `stage`: what the node waits for; `limit`: the time that a bootstrap may take.
     fn read_again_at(&self, read_at: Uptime, stage: Option<Stage>, limit: Duration) -> Uptime {
+        let boot_deadline = Uptime::ZERO + limit;
         let expected_until = match self {
-            Self::Unseen { until } => limit.max(*until),
+            Self::Unseen { until } => boot_deadline.max(*until),
             Self::Young { deadline, .. } => *deadline,
-            Self::Gone | Self::Bootstrapped { .. } | Self::Old { .. } => limit,
+            Self::Gone | Self::Bootstrapped { .. } | Self::Old { .. } => boot_deadline,
         };
         let is_rare = is_of_node(stage) || read_at >= expected_until;
         let next = read_at + if is_rare { READ_EVERY_LATER } else { READ_EVERY };

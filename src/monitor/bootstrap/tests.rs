@@ -13,9 +13,13 @@ fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
+fn at(secs: u64) -> Uptime {
+    Uptime::from_secs(secs)
+}
+
 fn moment(after_boot: u64) -> Now {
     let time = BOOTED.parse::<Timestamp>().unwrap() + secs(after_boot);
-    Now { uptime: secs(after_boot), wall: time, server: time }
+    Now { uptime: at(after_boot), wall: time, server: time }
 }
 
 fn condition(kind: &str, status: &str, message: &str, since: u64) -> ObservedCondition {
@@ -38,7 +42,7 @@ fn node(ready: &str, taints: &[&str]) -> NodeFacts {
 }
 
 fn unit(name: &str, active_state: &str, main_pid: i32) -> Unit {
-    let active_since = (main_pid != 0).then(|| secs(10));
+    let active_since = (main_pid != 0).then(|| at(10));
     let (name, load_state, active_state) = (name.into(), "loaded".into(), active_state.into());
     Unit { name, load_state, active_state, main_pid, active_since, ..Unit::default() }
 }
@@ -387,7 +391,7 @@ fn after_an_outage_or_a_suspend_a_young_node_has_its_time_again() {
 
 #[test]
 fn neither_a_stopped_unit_nor_ignorance_makes_a_node_stuck() {
-    let mut followed = Followed::Young { uid: "u1".into(), deadline: secs(620), read_at: secs(619) };
+    let mut followed = Followed::Young { uid: "u1".into(), deadline: at(620), read_at: at(619) };
     for state in ["inactive", "deactivating"] {
         let mut stopped = uninitialized(700);
         with_node(&mut stopped, node("Unknown", &[UNINITIALIZED]));
@@ -431,7 +435,7 @@ fn ready_old() -> Facts {
 
 #[test]
 fn what_the_node_shows_is_kept_until_the_node_is_seen() {
-    let mut followed = Followed::Unseen { until: secs(700) };
+    let mut followed = Followed::Unseen { until: at(700) };
     let mut view = |node: NodeAnswer, after_boot| {
         let facts = Facts { node, ..ready(after_boot) };
         followed.view(&facts, &assess(&facts))
@@ -444,14 +448,14 @@ fn what_the_node_shows_is_kept_until_the_node_is_seen() {
 
 #[test]
 fn a_host_is_read_every_ten_seconds_until_its_deadline_and_rarely_once_only_the_node_is_waited_for() {
-    let young = || Followed::Young { uid: "u1".into(), deadline: secs(620), read_at: secs(610) };
+    let young = || Followed::Young { uid: "u1".into(), deadline: at(620), read_at: at(610) };
     for (followed, until) in [
-        (Followed::Unseen { until: secs(30) }, 600),
-        (Followed::Unseen { until: secs(90_030) }, 90_030),
+        (Followed::Unseen { until: at(30) }, 600),
+        (Followed::Unseen { until: at(90_030) }, 90_030),
         (young(), 620),
         (Followed::Gone, 600),
     ] {
-        let after = |at, stage| followed.read_again_at(secs(at), stage, secs(600)).as_secs() - at;
+        let after = |then, stage| (followed.read_again_at(at(then), stage, secs(600)) - at(then)).as_secs();
         let kubelet = Some(Stage::Kubelet);
         assert_eq!([after(0, kubelet), after(until - 4, kubelet), after(until, kubelet)], [10, 4, 300], "{followed:?}");
         let controller = Some(Stage::CloudController);

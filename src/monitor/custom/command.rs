@@ -94,8 +94,6 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn state() -> State {
@@ -132,7 +130,7 @@ mod tests {
     fn the_message_changes_with_what_is_found_alone() {
         let mut state = state();
         let mut ended = |outcome, secs| {
-            state.ended(&outcome, Duration::from_secs(secs));
+            state.ended(&outcome, Uptime::from_secs(secs));
             state.found.clone()
         };
         assert_eq!(ended(exited(1, "offset 3 s"), 10), Found::Problem("offset 3 s".into()));
@@ -144,7 +142,7 @@ mod tests {
     fn a_run_that_another_agent_started_has_its_time_before_it_cannot_be_killed() {
         let mut state = state();
         let mut ended = |outcome, secs| {
-            state.ended(&outcome, Duration::from_secs(secs));
+            state.ended(&outcome, Uptime::from_secs(secs));
             state.found.clone()
         };
         assert!(matches!(ended(Outcome::StillRuns, 10), Found::Pending(_)), "it goes on");

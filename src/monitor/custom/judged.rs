@@ -104,7 +104,7 @@ mod tests {
     use crate::condition::custom::tests::registered;
 
     fn at(secs: u64) -> Uptime {
-        Duration::from_secs(secs)
+        Uptime::from_secs(secs)
     }
 
     #[test]
@@ -129,7 +129,7 @@ mod tests {
     fn a_problem_that_has_not_lasted_long_enough_is_pending() {
         let [ntp, ..] = registered();
         let reason = Reason::of(ntp, "NTPIsDown").unwrap();
-        let mut check = Check { kind: ntp, reason, after: at(30), problem_since: None };
+        let mut check = Check { kind: ntp, reason, after: Duration::from_secs(30), problem_since: None };
         let mut settled = |found: fn(String) -> Found, secs| check.settled(found("m".into()), at(secs));
         assert_eq!(settled(Found::Problem, 1), Found::Pending("m".into()));
         assert_eq!(settled(Found::Pending, 20), Found::Pending("m".into()));

@@ -116,14 +116,12 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use jiff::Timestamp;
 
     use super::*;
 
     fn at(secs: u64) -> Uptime {
-        Duration::from_secs(secs)
+        Uptime::from_secs(secs)
     }
 
     fn now(secs: i64) -> Now {

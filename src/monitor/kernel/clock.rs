@@ -40,11 +40,11 @@ mod tests {
     /// The message after three readings, a minute apart, of a clock that is wrong by so many milliseconds, which grow each time.
     fn message(offset_millis: i64, growth: i64) -> Option<String> {
         let (mut clock, started) = (Clock::default(), Timestamp::UNIX_EPOCH);
-        let server = ServerTime { time: started, uptime: Duration::from_mins(1) };
+        let server = ServerTime { time: started, uptime: Uptime::from_secs(60) };
         let mut found = None;
         for index in 0..3 {
             assert_eq!(found, None);
-            let now = Duration::from_mins(2 + u64::try_from(index).unwrap());
+            let now = Uptime::from_secs(60 * (2 + u64::try_from(index).unwrap()));
             let offset = SignedDuration::from_millis(offset_millis + growth * index);
             let wall = server.at(now).checked_add(offset).unwrap();
             found = clock.observe(Some(server), wall, now);
@@ -65,8 +65,8 @@ mod tests {
     #[test]
     fn without_the_api_servers_time_nothing_is_wrong() {
         let (mut clock, wall) = (Clock::default(), Timestamp::UNIX_EPOCH);
-        let server = ServerTime { time: Timestamp::MAX, uptime: Duration::ZERO };
-        let mut found = |server| clock.observe(server, wall, Duration::from_secs(9)).is_some();
+        let server = ServerTime { time: Timestamp::MAX, uptime: Uptime::ZERO };
+        let mut found = |server| clock.observe(server, wall, Uptime::from_secs(9)).is_some();
         assert_eq!([Some(server); 3].map(&mut found), [false, false, true]);
         assert!(!found(None));
     }

@@ -79,7 +79,7 @@ mod tests {
     use crate::host::process::ThreadWait;
 
     fn secs(secs: u64) -> Uptime {
-        Duration::from_secs(secs)
+        Uptime::from_secs(secs)
     }
 
     fn sample(waits: &[(i32, u64)]) -> Sample {

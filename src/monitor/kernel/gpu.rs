@@ -22,7 +22,7 @@ impl LostGpus {
     /// Takes in any line: when the driver is loaded, no GPU is lost.
     pub(super) fn take(&mut self, line: &Line) {
         if line.text.starts_with(LOADS) || line.text.starts_with(HAS_LOADED) {
-            let loads = if line.text.starts_with(LOADS) { line.at } else { line.at.saturating_sub(LOADING) };
+            let loads = if line.text.starts_with(LOADS) { line.at } else { line.at - LOADING };
             self.0.retain(|_, (at, _)| *at > loads);
         }
     }
@@ -73,13 +73,13 @@ mod tests {
     const LOADING_LINE: &str = "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  570.158.01  Release Build";
 
     fn log(logged: &mut Logged, secs: u64, text: &str, is_old: bool) {
-        let at = Duration::from_secs(secs);
+        let at = Uptime::from_secs(secs);
         let now = Now { uptime: at, wall: Timestamp::UNIX_EPOCH, server: Timestamp::UNIX_EPOCH };
         logged.take(&Line { level: 4, text: text.into(), at, is_old }, now);
     }
 
     fn shown(logged: &Logged, secs: u64) -> Option<(Reason, String)> {
-        let finding = logged.gpus(Duration::from_secs(secs));
+        let finding = logged.gpus(Uptime::from_secs(secs));
         finding.map(|finding| (finding.reason, finding.message.replace("1970-01-01T00:00:00Z", "T")))
     }
 
@@ -94,7 +94,7 @@ mod tests {
         let wanted = format!("{wanted}{UNCORRECTED}; Xid at T: NVRM: Xid (PCI:0000:af:00): 63, x");
         assert_eq!(shown(&logged, 499).unwrap().1, wanted);
         assert_eq!(shown(&logged, 500), None);
-        assert!(logged.findings(Duration::from_secs(499)).next().is_none(), "they are the GPU's");
+        assert!(logged.findings(Uptime::from_secs(499)).next().is_none(), "they are the GPU's");
         assert_eq!(logged.last(), None);
         log(&mut logged, 600, UNCORRECTED, true);
         assert_eq!(shown(&logged, 600), None, "from before the start");

@@ -76,7 +76,7 @@ mod tests {
         };
         let seen = |readings: &[(u64, Option<Silence>)]| {
             let mut init = Init::default();
-            let observed = readings.iter().map(|(at, silence)| init.observe(silence.clone(), Duration::from_secs(*at)));
+            let observed = readings.iter().map(|(at, silence)| init.observe(silence.clone(), Uptime::from_secs(*at)));
             observed.last().flatten().map(|finding| finding.reason)
         };
         assert_eq!(seen(&[(0, silence(&[])), (119, silence(&[]))]), None);

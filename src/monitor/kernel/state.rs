@@ -102,7 +102,7 @@ mod tests {
     use crate::host::kmsg::Line;
 
     fn at(secs: u64) -> Now {
-        Now { uptime: Duration::from_secs(secs), wall: Timestamp::UNIX_EPOCH, server: Timestamp::UNIX_EPOCH }
+        Now { uptime: Uptime::from_secs(secs), wall: Timestamp::UNIX_EPOCH, server: Timestamp::UNIX_EPOCH }
     }
 
     fn unreadable() -> LogState {
@@ -163,7 +163,7 @@ mod tests {
         kernel.log_is(unreadable(), at(1000).uptime);
         assert_eq!(reasons(&kernel, 1030), [Reason::KernelLimitNearlyReached]);
         assert_eq!(reasons(&kernel, 1060), [Reason::KernelLogUnreadable]);
-        kernel.logged.take(&Line { level: 0, text: text.into(), at: Duration::ZERO, is_old: false }, at(1060));
+        kernel.logged.take(&Line { level: 0, text: text.into(), at: Uptime::ZERO, is_old: false }, at(1060));
         kernel.read(Readings { counters, usages, ..Readings::default() }, None, at(1060));
         let wanted = [Reason::KernelLockedUp, Reason::KernelTroubleLogged, Reason::KernelLimitNearlyReached];
         assert_eq!(reasons(&kernel, 1060), wanted);

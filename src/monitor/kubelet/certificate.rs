@@ -45,9 +45,8 @@ impl Certificate {
 
     fn finding(&self, time: Timestamp, now: Uptime) -> Option<Finding> {
         let ClientCertificate { file, valid_from, valid_until, .. } = &self.certificate;
-        let since_read = SignedDuration::try_from(now.saturating_sub(self.read_at)).ok()?;
         // One that had not expired when it was read may have been renewed since.
-        if time.checked_sub(since_read).ok()? > *valid_until {
+        if time.checked_sub(now - self.read_at).ok()? > *valid_until {
             let message = format!(
                 "the kubelet's client certificate in {file} expired at {valid_until}, so the API server refuses the kubelet; \
                  renew it or join the node again"
@@ -83,12 +82,12 @@ mod tests {
             valid_from: time(0),
             valid_until: time(life),
         };
-        Certificate::new(certificate, Duration::from_secs(read_at))
+        Certificate::new(certificate, Uptime::from_secs(read_at))
     }
 
     /// What is found if it is read at this time.
     fn found(life: i64, now: i64) -> Option<Reason> {
-        certificate(life, 50).finding(time(now), Duration::from_secs(50)).map(|finding| finding.reason)
+        certificate(life, 50).finding(time(now), Uptime::from_secs(50)).map(|finding| finding.reason)
     }
 
     #[test]
@@ -104,7 +103,7 @@ mod tests {
     #[test]
     fn one_that_has_expired_since_it_was_read_is_read_again_first() {
         let certificate = certificate(HOUR, 50);
-        let (end, uptime) = (time(HOUR + 10), Duration::from_secs(100)); // 40 s before its end it was read
+        let (end, uptime) = (time(HOUR + 10), Uptime::from_secs(100)); // 40 s before its end it was read
         assert_eq!(certificate.finding(end, uptime).unwrap().reason, Reason::KubeletClientCertExpiring);
         let waits =
             [HOUR - 900, HOUR - 40, HOUR + 10].map(|now| certificate.read_again_after(Some(time(now))).as_secs());
@@ -114,7 +113,7 @@ mod tests {
     #[test]
     fn without_the_time_of_both_clocks_nothing_is_found_and_what_else_is_seen_stays() {
         let certificate = certificate(HOUR, 50);
-        let now = Duration::from_secs(50);
+        let now = Uptime::from_secs(50);
         let mut view = View::healthy("it answers");
         certificate.add_to(&mut view, None, now);
         assert_eq!(view, View::healthy("it answers"));

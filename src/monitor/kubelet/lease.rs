@@ -43,7 +43,7 @@ impl LeaseReadings {
     /// Whether it was seen unchanged for so long that it is not renewed.
     pub(super) fn is_old(&self, now: Uptime) -> bool {
         let Some((_, first, duration)) = self.last.filter(|_| self.is_recent(now)) else { return false };
-        self.read_at.saturating_sub(first) >= OLD.max(duration)
+        self.read_at - first >= OLD.max(duration)
     }
 
     fn is_recent(&self, now: Uptime) -> bool {

@@ -150,7 +150,7 @@ impl Loop {
         match done {
             Done::Probed { pid, began, probe, sample } => {
                 if probe == Probe::Healthy && self.prober.is_some() {
-                    self.inputs.probe_seconds.observe(now.saturating_sub(began).as_secs_f64());
+                    self.inputs.probe_seconds.observe((now - began).as_secs_f64());
                 }
                 self.inputs.timeline.note("probe of the kubelet", &probe.to_string(), now);
                 if probe != Probe::Healthy && self.certificate.is_none() {

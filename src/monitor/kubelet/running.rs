@@ -77,7 +77,7 @@ impl RunningKubelet {
 
     /// Since how long probes have failed; none while they do not.
     pub(super) fn silent_for(&self, now: Uptime) -> Option<Duration> {
-        self.failed.since.map(|since| now.saturating_sub(since))
+        self.failed.since.map(|since| now - since)
     }
 
     pub(super) fn answers(&self) -> bool {

@@ -56,7 +56,7 @@ impl Memory {
     pub fn observe(&mut self, reading: Reading) {
         self.readings.push_back(reading);
         // The oldest one that stays is a minute old, so that a minute can be measured.
-        while self.readings.get(1).is_some_and(|second| reading.at.saturating_sub(second.at) >= REPORTED_AFTER) {
+        while self.readings.get(1).is_some_and(|second| reading.at - second.at >= REPORTED_AFTER) {
             self.readings.pop_front();
         }
         self.predict(&reading);
@@ -73,8 +73,7 @@ impl Memory {
     /// The kernel OOM-killed a process because the host was out of memory. Its line is the same for the memory of a NUMA node, so little
     /// memory must have been available.
     pub fn host_oom_killed(&mut self, message: String, at: Uptime) {
-        let mut lately =
-            self.readings.iter().rev().take_while(|reading| at.saturating_sub(reading.at) <= LITTLE_LATELY);
+        let mut lately = self.readings.iter().rev().take_while(|reading| at - reading.at <= LITTLE_LATELY);
         if lately.any(is_little) {
             self.runs_out = Some(RunsOut { at, message });
         }
@@ -127,7 +126,7 @@ impl Memory {
             (Some(known), Some(_)) => Some(RunsOut { at: now.at, ..known }),
             (None, Some(pace)) => Some(RunsOut { at: now.at, message: message::runs_out(now, pace) }),
             (known, None) => known.filter(|known| {
-                let passed = now.at.saturating_sub(known.at);
+                let passed = now.at - known.at;
                 passed < if is_little(now) { RUNS_OUT_FOR } else { PACES[0] }
             }),
         };
@@ -144,9 +143,9 @@ impl Memory {
 
     /// How many bytes a second were lost over `span`, or a little longer.
     fn lost_bytes_per_sec(&self, now: &Reading, span: Duration) -> Option<u64> {
-        let before = self.readings.iter().rev().find(|reading| now.at.saturating_sub(reading.at) >= span)?;
+        let before = self.readings.iter().rev().find(|reading| now.at - reading.at >= span)?;
         let lost = headroom(before).saturating_sub(headroom(now));
-        per_sec(lost, now.at.saturating_sub(before.at))
+        per_sec(lost, now.at - before.at)
     }
 
     /// The message, if the host thrashes.
@@ -170,7 +169,7 @@ impl Memory {
         let is_nearly_used_up =
             |reading: &&Reading| reading.available_bytes <= reading.total_bytes / NEARLY_NONE_OF_TOTAL;
         let first = self.readings.iter().rev().take_while(is_nearly_used_up).last()?;
-        Some((first, self.readings.back()?.at.saturating_sub(first.at)))
+        Some((first, self.readings.back()?.at - first.at))
     }
 }
 

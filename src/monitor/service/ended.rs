@@ -330,7 +330,7 @@ impl Ends {
 
     /// The crash loop that the last ends are, if they are one: how many within which time.
     pub fn loop_at(&self, now: Uptime) -> Option<(usize, Duration)> {
-        let within = |time: Duration| self.0.iter().filter(|(_, at)| now.saturating_sub(*at) < time).count();
+        let within = |time: Duration| self.0.iter().filter(|(_, at)| now - *at < time).count();
         LOOPS.into_iter().find(|(count, time)| within(*time) >= *count)
     }
 }
@@ -340,24 +340,20 @@ mod tests {
     use super::*;
     use crate::host::process::ThreadWait;
 
-    fn secs(secs: u64) -> Duration {
-        Duration::from_secs(secs)
-    }
-
     #[test]
     fn three_runs_that_end_within_five_minutes_are_a_crash_loop() {
-        let mut ends = Ends::default();
-        for (run, at) in [("a", 0), ("b", 100), ("b", 101)] {
-            ends.record(run, secs(at));
+        let (mut ends, at, secs) = (Ends::default(), Uptime::from_secs, Duration::from_secs);
+        for (run, second) in [("a", 0), ("b", 100), ("b", 101)] {
+            ends.record(run, at(second));
         }
-        assert_eq!(ends.loop_at(secs(101)), None, "one run counts once");
-        ends.record("c", secs(200));
-        assert_eq!(ends.loop_at(secs(200)), Some((3, secs(300))));
-        assert_eq!(ends.loop_at(secs(301)), None);
-        for (run, at) in [("d", 900), ("e", 1600)] {
-            ends.record(run, secs(at));
+        assert_eq!(ends.loop_at(at(101)), None, "one run counts once");
+        ends.record("c", at(200));
+        assert_eq!(ends.loop_at(at(200)), Some((3, secs(300))));
+        assert_eq!(ends.loop_at(at(301)), None);
+        for (run, second) in [("d", 900), ("e", 1600)] {
+            ends.record(run, at(second));
         }
-        assert_eq!(ends.loop_at(secs(1600)), Some((5, secs(1800))));
+        assert_eq!(ends.loop_at(at(1600)), Some((5, secs(1800))));
     }
 
     #[test]
@@ -375,7 +371,7 @@ mod tests {
             assert_eq!(ended.how(), how);
         }
         let last = LastProcess { pid: 812, code: 1, status: 2 }; // Go prints its stacks on SIGABRT and exits
-        ended.account = Some(Account { how: last, result: "watchdog".into(), watchdog: secs(60) });
+        ended.account = Some(Account { how: last, result: "watchdog".into(), watchdog: Duration::from_mins(1) });
         assert_eq!(ended.how(), "was ended by systemd's watchdog: no sign of life for 60 s");
         let wait = ThreadWait { tid: 990, switches: 0, function: "rpc_wait_bit_killable".into() };
         ended.after.held_by = Some(Holder { pid: 990, name: "mount.nfs".into(), wait: Some(wait) });

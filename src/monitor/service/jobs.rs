@@ -109,7 +109,7 @@ impl Jobs {
 
     /// Whether a job of unknown kind has ended close to `at`.
     pub fn ended_unread(&self, at: Uptime) -> bool {
-        self.unread_ended_at.is_some_and(|ended| ended.abs_diff(at) < UNREAD_NEAR)
+        self.unread_ended_at.is_some_and(|ended| ended - at < UNREAD_NEAR && at - ended < UNREAD_NEAR)
     }
 }
 
@@ -117,7 +117,7 @@ impl Jobs {
 mod tests {
     use super::*;
 
-    const NOW: Uptime = Duration::from_secs(100);
+    const NOW: Uptime = Uptime::from_secs(100);
 
     #[test]
     fn a_job_whose_kind_is_known_stays_so_until_it_is_over_or_another_is_queued() {

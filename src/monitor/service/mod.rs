@@ -133,7 +133,7 @@ impl Service {
         let ended = self.last_end.as_ref().filter(|_| self.running.is_none())?;
         let is_wanted =
             ended.cause == Cause::Stopped && ended.dependency.is_none() && ended.after.upgrade.is_wanted(now);
-        is_wanted.then(|| (ended.run.pid, now.saturating_sub(ended.at)))
+        is_wanted.then(|| (ended.run.pid, now - ended.at))
     }
 
     /// When something changes by the passing of time alone, at the soonest.
@@ -441,7 +441,7 @@ impl Service {
 
     fn attribute_oom_kill(&mut self, now: Uptime) {
         let Some(ended) = &mut self.last_end else { return };
-        let is_near = |at: Uptime| now.saturating_sub(at) < OOM_NEAR && at.abs_diff(ended.at) < OOM_NEAR;
+        let is_near = |at: Uptime| now - at < OOM_NEAR && at - ended.at < OOM_NEAR && ended.at - at < OOM_NEAR;
         let kill = self.oom_kills.iter().find(|(kill, at)| is_near(*at) && ended.is_killed_by(kill));
         if let Some((kill, _)) = kill {
             ended.oom = Some(OomEvidence::Record(kill.clone()));

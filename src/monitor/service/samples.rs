@@ -76,7 +76,7 @@ impl Samples {
         let pressure = sample.pressure;
         let own = self.kept.back().map(|(at, before)| {
             let waited = sample.run_delay.saturating_sub(before.run_delay);
-            waited.as_millis() * 100 / now.saturating_sub(*at).as_millis().max(1)
+            waited.as_millis() * 100 / (now - *at).as_millis().max(1)
         });
         let own_over = |limit| own.is_some_and(|percent| percent > limit);
         own_over(STARVED_OWN_ALONE_PERCENT)
@@ -125,7 +125,7 @@ impl Samples {
     pub fn limited_by(&self) -> Option<&'static str> {
         let ((begin, first), (end, last)) = self.kept.front().zip(self.kept.back())?;
         let throttled = last.throttled.cpu.saturating_sub(first.throttled.cpu);
-        if throttled.as_millis() * 100 > end.saturating_sub(*begin).as_millis() * THROTTLED_PERCENT {
+        if throttled.as_millis() * 100 > (*end - *begin).as_millis() * THROTTLED_PERCENT {
             return Some("CPUQuota= of its unit throttles it (cpu.stat)");
         }
         let events: Vec<_> = self.newest_first().take(3).map(|sample| sample.throttled.memory_events).collect();
@@ -139,7 +139,7 @@ impl Samples {
         let is_stuck = |wait: &ThreadWait| {
             let same = self.kept.iter().rev().take_while(|(_, sample)| sample.uninterruptible.contains(wait));
             let (count, first) = same.fold((0, now), |(count, _), (at, _)| (count + 1, *at));
-            count >= FAILURES_IN_A_ROW && now.saturating_sub(first) >= time
+            count >= FAILURES_IN_A_ROW && now - first >= time
         };
         last.iter().find(|wait| is_stuck(wait))
     }

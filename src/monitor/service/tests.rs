@@ -15,7 +15,7 @@ const GRACE: Duration = Duration::from_mins(2);
 const SIGKILL: LastProcess = LastProcess { pid: 812, code: 2, status: 9 };
 const KILLED: &str = "was killed by SIGKILL (9)";
 
-fn ms(ms: u64) -> Uptime {
+fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
@@ -88,7 +88,8 @@ struct Story {
 
 impl Story {
     fn new(state: UnitState, job: Option<u32>) -> Self {
-        let mut story = Self { service: Service::new("a unit", GRACE), has_answered: false, now: ms(1_000_000) };
+        let (service, now) = (Service::new("a unit", GRACE), Uptime::from_secs(1000));
+        let mut story = Self { service, has_answered: false, now };
         story.see(read("kubelet.service", state, job));
         story
     }
@@ -96,7 +97,7 @@ impl Story {
     /// A service with main process 812 that started long ago and has answered.
     fn healthy() -> Self {
         let mut story = Self::new(running(812), None);
-        story.open(812, Duration::ZERO);
+        story.open(812, Uptime::ZERO);
         story.answers();
         story.is("runs");
         story
@@ -589,7 +590,7 @@ fn a_process_that_cannot_be_watched_is_named() {
     let mut story = Story::new(running(812), None);
     story.see(ServiceEvent::Unwatchable("Too many open files".into()));
     story.is("pid 812 of kubelet.service cannot be watched: Too many open files");
-    story.open(812, Duration::ZERO);
+    story.open(812, Uptime::ZERO);
     story.is("runs");
 }
 

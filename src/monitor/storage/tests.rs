@@ -44,7 +44,7 @@ fn stuck(switches: u64, completed: Option<u64>, is_any_in_progress: bool) -> Wai
 
 impl Story {
     fn new(table: &str) -> Self {
-        let now = Duration::from_secs(1000);
+        let now = Uptime::from_secs(1000);
         let mut storage = Storage::new(now);
         storage.set_directories(None, &[RUNTIME.into()]);
         Self { storage, now, table: table.into(), kubelet_runs: true }
@@ -195,7 +195,7 @@ fn a_first_probe_that_does_not_end_is_reported_before_it_counts() {
     assert_eq!(story.storage.view(story.now), None);
     story.read(None);
     story.is_unclear();
-    assert!(story.now < Duration::from_secs(1008), "`nodevigil diagnose` waits for eight seconds");
+    assert!(story.now < Uptime::from_secs(1008), "`nodevigil diagnose` waits for eight seconds");
 }
 
 #[test]
@@ -350,7 +350,7 @@ fn the_disk_of_another_runtime_is_not_probed() {
 /// siderolabs/talos#14162
 #[test]
 fn a_line_about_a_disk_is_a_reason_to_probe_within_seconds() {
-    let line = |text: &str, level, is_old| Line { level, text: text.into(), at: Duration::ZERO, is_old };
+    let line = |text: &str, level, is_old| Line { level, text: text.into(), at: Uptime::ZERO, is_old };
     let shutdown = || {
         line(
             "XFS (sda6): Metadata I/O Error (0x1) detected at xfs_trans_read_buf_map.  Shutting down filesystem.",

@@ -118,7 +118,7 @@ impl World {
             match self.reconciler.step(&self.desired, now) {
                 Step::WaitUntil(until) if until > now.uptime + Duration::from_secs(2) => return applied,
                 // A refused request is sent again a little later.
-                Step::WaitUntil(_) => now = at(now.uptime.as_secs() + 1),
+                Step::WaitUntil(_) => now = at((now.uptime - Uptime::ZERO).as_secs() + 1),
                 Step::Send(Request::Read) => self.reconciler.answered(&Request::Read, Ok(self.server.read()), now),
                 Step::Send(Request::Apply(node)) => {
                     let answer = self.server.apply(&node);
@@ -147,7 +147,7 @@ impl World {
 }
 
 fn at(secs: u64) -> Now {
-    Now { uptime: Duration::from_secs(secs), wall: time(secs), server: time(secs) }
+    Now { uptime: Uptime::from_secs(secs), wall: time(secs), server: time(secs) }
 }
 
 /// The API server's time of day at that uptime.
@@ -530,7 +530,7 @@ fn settle_under_policy(world: &mut World, refused: &[&str], secs: u64) -> usize 
         let request = match world.reconciler.step(&world.desired, now) {
             Step::WaitUntil(until) if until > now.uptime + Duration::from_secs(30) => return refusals,
             Step::WaitUntil(_) => {
-                now = at(now.uptime.as_secs() + 1);
+                now = at((now.uptime - Uptime::ZERO).as_secs() + 1);
                 continue;
             }
             Step::Send(request) => request,

@@ -9,7 +9,7 @@ impl Story {
     /// The unit's main process has started a kubelet with pid 812, which answers.
     fn with_child() -> Self {
         let mut story = Self::new(running(PARENT));
-        story.open(PARENT, Duration::ZERO);
+        story.open(PARENT, Uptime::ZERO);
         story.starts(812);
         story.probe(812, Probe::Healthy);
         story.reports(Status::True, Reason::KubeletIsHealthy);

@@ -13,9 +13,9 @@ fn follows(last: LastProcess, result: &str) -> UnitState {
 
 /// A kubelet that runs in the main process of this unit, with pid 812, and answers.
 fn healthy_in(unit: &str) -> Story {
-    let mut story = Story { kubelet: Kubelet::new(GRACE), api: ApiFacts::default(), now: ms(1_000_000) };
+    let mut story = Story { kubelet: Kubelet::new(GRACE), api: ApiFacts::default(), now: Uptime::from_secs(1000) };
     story.happens(read(unit, running(812), None));
-    story.open(812, Duration::ZERO);
+    story.open(812, Uptime::ZERO);
     story.probe(812, Probe::Healthy);
     story
 }
@@ -294,7 +294,7 @@ fn one_start_that_fails_before_its_process_is_no_problem() {
 #[test]
 fn an_end_that_a_stop_may_have_caused_before_the_agents_start_is_no_problem() {
     for (name, status) in [("k3s.service", 1), ("kubelet.service", 143)] {
-        let mut story = Story { kubelet: Kubelet::new(GRACE), api: ApiFacts::default(), now: ms(1_000_000) };
+        let mut story = Story { kubelet: Kubelet::new(GRACE), api: ApiFacts::default(), now: Uptime::from_secs(1000) };
         story.happens(read(name, unit("failed", 0, exited(812, status), "exit-code"), None));
         story.wait(GRACE);
         is_unexplained(&story);

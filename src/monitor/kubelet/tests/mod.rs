@@ -23,7 +23,7 @@ use crate::monitor::service::tests::{changed, exited, job, job_removed, opened, 
 
 const GRACE: Duration = Duration::from_mins(2);
 
-fn ms(ms: u64) -> Uptime {
+fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
@@ -36,7 +36,7 @@ struct Story {
 
 impl Story {
     fn new(state: UnitState) -> Self {
-        let mut story = Self { kubelet: Kubelet::new(GRACE), api: ApiFacts::default(), now: ms(1_000_000) };
+        let mut story = Self { kubelet: Kubelet::new(GRACE), api: ApiFacts::default(), now: Uptime::from_secs(1000) };
         story.happens(read("kubelet.service", state, None));
         story
     }
@@ -44,7 +44,7 @@ impl Story {
     /// A kubelet with pid 812 that started long ago and answers.
     fn healthy() -> Self {
         let mut story = Self::new(running(812));
-        story.open(812, Duration::ZERO);
+        story.open(812, Uptime::ZERO);
         story.probe(812, Probe::Healthy);
         story.reports(Status::True, Reason::KubeletIsHealthy);
         story
@@ -77,7 +77,7 @@ impl Story {
     /// Time passes.
     fn wait(&mut self, time: Duration) {
         self.now += time;
-        self.reach(Some(Duration::ZERO));
+        self.reach(Some(Uptime::ZERO));
         self.kubelet.service.settle(self.now);
     }
 
@@ -99,7 +99,7 @@ impl Story {
             last_transition: None,
         };
         self.api.node = Some(NodeFacts { conditions: vec![ready], ..NodeFacts::default() });
-        self.reach(Some(Duration::ZERO));
+        self.reach(Some(Uptime::ZERO));
     }
 
     /// Three probes of the process fail, each with a sample of it.

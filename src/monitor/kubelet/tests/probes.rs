@@ -193,7 +193,7 @@ fn a_kubelet_that_is_suspended_is_a_hang_whoever_answers_and_if_it_serves_no_hea
     foreign.probe(812, Probe::Healthy);
     foreign.reports(Status::True, Reason::KubeletIsHealthy);
     let mut unprobed = Story::new(running(812));
-    unprobed.open(812, Duration::ZERO);
+    unprobed.open(812, Uptime::ZERO);
     unprobed.see(Observation::NotProbed(812));
     unprobed.reports(Status::True, Reason::KubeletIsHealthy);
     unprobed.fail(812, &Probe::Healthy, &stopped);
@@ -248,6 +248,6 @@ fn a_kubelet_that_starts_is_given_its_time_and_then_judged_only_with_the_api() {
     story.reach(None);
     story.fail(812, &Probe::Refused, &stopped);
     story.reports(Status::Unknown, Reason::KubeletHealthzSilent);
-    story.reach(Some(Duration::ZERO));
+    story.reach(Some(Uptime::ZERO));
     story.reports(Status::False, Reason::KubeletHung);
 }

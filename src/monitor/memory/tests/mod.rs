@@ -16,7 +16,7 @@ const MIB: u64 = 1 << 20;
 const TOTAL_MIB: u64 = 16 * 1024;
 
 fn at(secs: u64) -> Uptime {
-    Duration::from_secs(secs)
+    Uptime::from_secs(secs)
 }
 
 /// kswapd reclaims all the time, as on any host that has filled its memory with files.
@@ -196,7 +196,7 @@ fn the_largest_processes_are_named() {
 #[test]
 fn readings_are_taken_more_often_while_memory_is_tight_and_only_a_minute_is_kept() {
     let intervals = [13_000, 9000, 7000].map(|mib| observed([reading(0, mib)]).interval());
-    assert_eq!(intervals, [at(5), at(2), at(1)]);
+    assert_eq!(intervals, [5, 2, 1].map(Duration::from_secs));
     let size = format!("{:?}", observed((0..1000).map(|secs| reading(secs, 300)))).matches("Reading {").count();
     assert_eq!(size, 61);
 }

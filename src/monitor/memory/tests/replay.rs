@@ -86,7 +86,7 @@ impl Replay {
         self.last_secs = Some(sample.t_s);
         self.scanned_pages += sample.pgscan_per_s.or(sample.scan_per_s).unwrap_or_default() * passed;
         self.refaulted_pages += sample.refault_per_s.unwrap_or_default() * passed;
-        let at = Duration::from_secs_f64(sample.t_s);
+        let at = Uptime::ZERO + Duration::from_secs_f64(sample.t_s);
         let has_killed = self.oom_kills.is_some() && sample.oom_kills > self.oom_kills;
         self.oom_kills = sample.oom_kills.or(self.oom_kills);
         if has_killed && sample.oom_scope.as_deref() != Some("cgroup") {

@@ -61,7 +61,7 @@ fn systemd_that_listens_for_a_socket_unit_stands_for_the_units_main_process() {
     let mut story = Story::new();
     story.listens(1, None);
     assert_eq!(story.runtime.process(), None);
-    story.watch(812, Duration::ZERO);
+    story.watch(812, Uptime::ZERO);
     story.answers();
     assert_eq!(story.runtime.process(), Some(id(812)));
     story.end(812, unit("failed", 0, SIGKILL, "signal"));

@@ -22,7 +22,7 @@ use crate::monitor::service::tests::{changed, exited, job, job_removed, opened, 
 const GRACE: Duration = Duration::from_mins(2);
 const SIGKILL: LastProcess = LastProcess { pid: 812, code: 2, status: 9 };
 
-fn secs(secs: u64) -> Uptime {
+fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
@@ -44,14 +44,14 @@ impl Story {
         assert!(runtime.set_endpoint(Some(Endpoint { socket, is_guess: false })));
         assert!(runtime.choose_units(None));
         assert_eq!(runtime.units, ["containerd.service"]);
-        Self { runtime, now: secs(1000) }
+        Self { runtime, now: Uptime::from_secs(1000) }
     }
 
     /// containerd with pid 812 is the main process of containerd.service, has listened for long and answers.
     fn healthy() -> Self {
         let mut story = Self::new();
         story.listens(812, Some("containerd.service"));
-        story.watch(812, Duration::ZERO);
+        story.watch(812, Uptime::ZERO);
         story.answers();
         story.reports(Status::True, Reason::ContainerRuntimeIsHealthy);
         story
@@ -63,7 +63,7 @@ impl Story {
         story.listens(950, Some("k3s.service"));
         assert_eq!(story.runtime.units, ["k3s.service"]);
         story.read("k3s.service", running(812));
-        story.open(812, Duration::ZERO);
+        story.open(812, Uptime::ZERO);
         story.answers();
         story
     }
@@ -342,7 +342,7 @@ fn a_runtime_that_is_not_ready_is_so_only_if_the_kubelet_agrees() {
 #[test]
 fn a_runtime_that_lists_no_pods_is_not_ready_if_the_kubelet_agrees() {
     let unlisted = || Probe::Unlisted { name: "containerd 2.1.3".into(), why: "does not answer ListPodSandbox".into() };
-    let pleg = || Some(("PLEG is not healthy".to_owned(), secs(1000)));
+    let pleg = || Some(("PLEG is not healthy".to_owned(), Uptime::from_secs(1000)));
     let mut story = Story::healthy();
     for _ in 0..2 {
         story.probe(unlisted());
@@ -383,7 +383,7 @@ fn busy_disks_excuse_a_runtime_that_lists_no_pods_for_five_minutes() {
     let unlisted = Probe::Unlisted { name: "containerd 2.1.3".into(), why: "does not answer ListPodSandbox".into() };
     let pressure = |percent| Pressure { io_some_percent: Some(percent), ..Pressure::default() };
     let mut story = Story::healthy();
-    story.runtime.kubelet_agrees = Some(("PLEG is not healthy".into(), secs(1000)));
+    story.runtime.kubelet_agrees = Some(("PLEG is not healthy".into(), Uptime::from_secs(1000)));
     story.fail(&unlisted, &Sample::default(), pressure(80.0));
     let message = story.reports(Status::Unknown, Reason::ContainerRuntimeUnconfirmed);
     assert!(message.ends_with("but the host's disks are busy (/proc/pressure/io)"), "{message}");
@@ -392,7 +392,7 @@ fn busy_disks_excuse_a_runtime_that_lists_no_pods_for_five_minutes() {
     story.reports(Status::False, Reason::ContainerRuntimeNotReady);
 
     let mut idle = Story::healthy();
-    idle.runtime.kubelet_agrees = Some(("PLEG is not healthy".into(), secs(1000)));
+    idle.runtime.kubelet_agrees = Some(("PLEG is not healthy".into(), Uptime::from_secs(1000)));
     idle.fail(&unlisted, &Sample::default(), pressure(20.0));
     idle.reports(Status::False, Reason::ContainerRuntimeNotReady);
 }
@@ -431,7 +431,7 @@ fn an_unobserved_end_counts_by_systemds_result() {
 
     // What runs may serve another socket than the kubelet's.
     let mut elsewhere = Story::new();
-    elsewhere.watch(812, Duration::ZERO);
+    elsewhere.watch(812, Uptime::ZERO);
     elsewhere.fails(&Probe::NoListener);
     elsewhere.reports(Status::Unknown, Reason::ContainerRuntimeUnconfirmed);
     elsewhere.runtime.kubelet_agrees = Some(("container runtime is down".into(), elsewhere.now));
@@ -476,12 +476,12 @@ fn the_kubelet_agrees_if_its_node_is_not_ready_for_the_runtime_and_the_api_serve
         let node = Some(NodeFacts { name, uid, created, conditions: vec![ready], ..NodeFacts::default() });
         kubelets_message(&ApiFacts { reach, node, ..ApiFacts::default() })
     };
-    let reached = || Reach::Reached { since: secs(1) };
+    let reached = || Reach::Reached { since: Uptime::from_secs(1) };
     let down = "[container runtime is down, PLEG is not healthy]";
     assert_eq!(message("False", down, reached()).as_deref(), Some(down));
     let pleg = "PLEG is not healthy: pleg was last seen active 3m4.612899233s ago; threshold is 3m0s";
     assert_eq!(message("False", pleg, reached()).as_deref(), Some("PLEG is not healthy"));
     assert_eq!(message("Unknown", down, reached()), None);
     assert_eq!(message("False", "cni plugin not initialized", reached()), None);
-    assert_eq!(message("False", down, Reach::Unreached { since: secs(1), error: String::new() }), None);
+    assert_eq!(message("False", down, Reach::Unreached { since: Uptime::from_secs(1), error: String::new() }), None);
 }
