@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn advice_has_the_commands_and_the_address_of_its_section() {
         let advice = of("KubeletUnkillable").unwrap();
-        assert!(advice.text.starts_with("SIGKILL does not end it"), "{advice:?}");
+        assert!(advice.text.starts_with("SIGKILL does not end the kubelet"), "{advice:?}");
         assert!(advice.commands.starts_with("nodevigil status KubeletHealthy\ncat /proc/"), "{advice:?}");
         assert_eq!(advice.url, format!("{URL}#the-kubelet-does-not-answer"));
         assert!(of("KubeletOOMKilled").unwrap().text.contains("(see NodeMemoryHealthy)"));
