@@ -26,11 +26,11 @@ release. Every node runs a real kubelet, container runtime and systemd, with a r
 const KUBELETS_HEAD: &str = "\
 \n## Kubelets of other releases
 
-The same control plane, with kubelets of other releases than its own. `make nodes` runs some of the gate's stories on each.
+The same control plane with kubelets of other releases. `make nodes` runs some of the gate's stories with each.
 
 ";
 const STORIES_HEAD: &str = "\
-\nThe table lists the stories that ran on one kind of node or more. *not run*: `make nodes` leaves the story out there, because it is not part of the gate.
+\nThe table lists the stories that ran on at least one kind of node. *not run*: `make nodes` did not run the story there, because it is not part of the gate.
 *elsewhere*: only other kinds of nodes can run it.
 
 ";

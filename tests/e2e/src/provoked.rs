@@ -13,13 +13,13 @@ use crate::scene::{Condition, Scene};
 use crate::support::{output, programs};
 
 const HEAD: &str = "\
-# What was provoked
+# Provoked problems
 
-Each problem that a condition can show, the story of tests/e2e that provokes it, and the message that the Node then had.
-The nodes are real (kubelet, containerd, systemd, control plane); that of `memory::host_thrashes` is a virtual machine
-with the agent alone. `make stories TABLE=docs/reference/provoked.md` writes the rows of the stories that it runs.
+Each problem that a condition can show, the story of tests/e2e that provokes it, and the message that the Node then showed.
+The nodes are real (kubelet, containerd, systemd, control plane); `memory::host_thrashes` runs only the agent, in a
+virtual machine. `make stories TABLE=docs/reference/provoked.md` writes the rows of the stories that it runs.
 
-`KernelHardwareFailing` and `KernelLockedUp` would need broken hardware or a broken kernel; unit tests have lines that
+`KernelHardwareFailing` and `KernelLockedUp` would need broken hardware or a broken kernel; unit tests use lines that
 kernels logged.
 
 | reason | shown as | story | message |
