@@ -142,7 +142,7 @@ pub fn main() -> ExitCode {
     }
     let result = match cli.command {
         Command::Run { config } => return run::run(&config),
-        Command::Check(check) => check.run(),
+        Command::Check(check) => Ok(check.run()),
         Command::Status(status) => status.run(),
         Command::Diagnose(diagnose) => diagnose.run(),
         Command::Bootstrap(bootstrap) => bootstrap.run(),

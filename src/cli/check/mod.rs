@@ -46,11 +46,11 @@ const MAX_REPORT_BYTES: u64 = 1 << 20;
 
 /// Check the kubelet's configuration: its unit, its flags and its configuration files
 ///
-/// Reads the files of this host, or of an image, as systemd and the kubelet do at the kubelet's next start. Reports what is wrong, where,
-/// and what to do. Changes nothing: `--fix` prints a patch. A comment above a line allows a finding there:
+/// Reads the files of this host, or of an image, as systemd and the kubelet will at the kubelet's next start. Reports what is wrong, where,
+/// and what to do. Changes nothing: `--fix` prints a patch. A comment above a line allows a finding in it:
 /// `# nodevigil: allow FL003: kubeadm rewrites this at the next upgrade`.
 ///
-/// Exit code: 0 no finding of severity error or worse (see `--deny`), 1 such a finding, 2 the check failed, 78 nodevigil's settings are invalid.
+/// Exit code: 0 no finding of severity error or worse (see `--deny`), 1 such a finding, 2 the check failed or its output cannot be written, 78 nodevigil's settings are invalid.
 #[derive(Debug, clap::Args)]
 pub struct Check {
     /// The root of the file system to check
@@ -72,8 +72,8 @@ struct Shown {
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     output: Format,
     /// Print a patch for the errors that an edit of a file can fix (with --severity=warning also for warnings). Standard error lists what
-    /// the patch fixes, what it does not fix, and what to do next. The patch contains lines of the files unchanged, including secrets.
-    /// Exit code 1 if a finding of severity error or worse (see --deny) is not fixed
+    /// the patch fixes, what it does not fix, and what to do next. The patch quotes lines of the files, including secrets. Exit code 1 if a
+    /// finding of severity error or worse (see --deny) is not fixed
     #[arg(long, conflicts_with_all = ["output", "verbose", "once"])]
     fix: bool,
     /// Write the output to FILE instead of standard output
@@ -100,14 +100,16 @@ enum Format {
 }
 
 impl Check {
-    pub fn run(self) -> anyhow::Result<u8> {
-        let (code, report) = match self.check() {
-            Ok(checked) => checked,
-            Err(error) => {
-                complain(&format!("{error:#}"));
-                return Ok(if error.is::<settings::Error>() { EXIT_CONFIG } else { UNKNOWN });
-            }
-        };
+    pub fn run(self) -> u8 {
+        self.report().unwrap_or_else(|error| {
+            complain(&format!("{error:#}"));
+            if error.is::<settings::Error>() { EXIT_CONFIG } else { UNKNOWN }
+        })
+    }
+
+    /// The exit code. A report that cannot be written is an error, because 1 means that there are findings.
+    fn report(&self) -> anyhow::Result<u8> {
+        let (code, report) = self.check()?;
         if let Some(file) = &self.shown.once {
             if files::read(file, MAX_REPORT_BYTES).is_ok_and(|last| last == report) {
                 return Ok(code);

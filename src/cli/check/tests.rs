@@ -304,9 +304,9 @@ fn the_report_can_go_to_a_file() {
     let file = host.dir.path().join("report.xml");
     let (root, option) = (host.root(), format!("--output-file={}", file.display()));
     let run = |option: &str| parse(&[root.to_str().unwrap(), "--output=junit", option]).unwrap().run();
-    assert_eq!(run(&option).unwrap(), BAD);
+    assert_eq!(run(&option), BAD);
     assert!(fs::read_to_string(&file).unwrap().starts_with("<?xml"));
-    assert!(format!("{:#}", run("--output-file=/nowhere/x").unwrap_err()).contains("/nowhere/x"));
+    assert_eq!(run("--output-file=/nowhere/x"), UNKNOWN, "1 would mean that there are findings");
 }
 
 #[test]
@@ -337,10 +337,10 @@ fn the_exit_code_of_an_error_differs_from_that_of_a_failed_check() {
         let check = parse(&[&[root.to_str().unwrap()], arguments].concat()).unwrap();
         let error = check.check().unwrap_err();
         assert!(format!("{error:#}").contains(word), "{error:#}");
-        assert_eq!(check.run().unwrap(), UNKNOWN);
+        assert_eq!(check.run(), UNKNOWN);
     }
     let refused = parse(&["--config=/nowhere", root.to_str().unwrap()]).unwrap();
-    assert_eq!(refused.run().unwrap(), EXIT_CONFIG);
+    assert_eq!(refused.run(), EXIT_CONFIG);
     for wrong in ["--kubelet-version=2.1", "--select=XY", "--phase=during", "--output=xml", "--intent=cloud-provider=x"]
     {
         assert!(parse(&[wrong]).is_err(), "{wrong}");
@@ -369,7 +369,7 @@ fn the_same_report_is_printed_once() {
     let host = Host::new("broken-five-ways");
     let file = host.dir.path().join("printed");
     let (root, once) = (host.root(), format!("--once={}", file.display()));
-    let run = || parse(&[root.to_str().unwrap(), &once, "--output=sarif"]).unwrap().run().unwrap();
+    let run = || parse(&[root.to_str().unwrap(), &once, "--output=sarif"]).unwrap().run();
     assert_eq!(run(), BAD);
     let first = fs::metadata(&file).unwrap().modified().unwrap();
     assert_eq!((run(), fs::metadata(&file).unwrap().modified().unwrap()), (BAD, first));
