@@ -109,9 +109,8 @@ impl Agent {
         for condition in &left {
             recorder.names.adopt(condition, now);
         }
-        let downgraded = settings.reasons.iter().map(|(reason, settings)| (*reason, settings.shown_as));
         Self {
-            engine: Engine::new(settings.conditions.healthy_for_secs.duration(), downgraded.collect()),
+            engine: Engine::new(settings.conditions.healthy_for_secs.duration(), settings.downgraded()),
             desired,
             transitions,
             metrics,

@@ -1,6 +1,5 @@
 //! `nodevigil diagnose`: runs every monitor once, and checks the access that nodevigil needs. Works without the agent.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
-use super::permissions::{self, Identity};
+use super::permissions::{self, Permissions};
 use super::status::{color, exit_code};
 use super::{Output, UNKNOWN, block_on, complain, is_colored, print, settings_in_effect};
 use crate::condition::engine::Engine;
@@ -74,7 +73,7 @@ impl Diagnose {
 async fn observe(settings: &Settings, troubles: &Troubles) -> (Vec<Condition>, Vec<Access>) {
     let deadline = Instant::now() + TIME;
     let mut tasks = Tasks::start(settings, troubles);
-    let mut engine = Engine::new(Duration::ZERO, BTreeMap::new());
+    let mut engine = Engine::new(Duration::ZERO, settings.downgraded());
     let mut unseen: Vec<_> = ConditionType::all().filter(|kind| !kind.is_optional()).collect();
     while !unseen.is_empty()
         && let Ok(Some((kind, view))) = timeout_at(deadline, tasks.reports.recv()).await
@@ -86,7 +85,7 @@ async fn observe(settings: &Settings, troubles: &Troubles) -> (Vec<Condition>, V
     }
     let kubelet = tasks.kubelet.borrow().clone().unwrap_or_else(KubeletFacts::usual);
     let identity =
-        timeout_at(deadline.max(Instant::now() + API_TIME), permissions::identity(&settings.kubernetes, kubelet)).await;
+        timeout_at(deadline.max(Instant::now() + API_TIME), permissions::check(&settings.kubernetes, kubelet)).await;
     let identity = identity.unwrap_or_else(|_| Err(anyhow::anyhow!("the API server has not answered in time")));
     (conditions(&mut engine), access(&tasks, troubles, identity))
 }
@@ -104,7 +103,7 @@ fn conditions(engine: &mut Engine) -> Vec<Condition> {
 }
 
 /// Whether nodevigil can use the settings, the kernel log, systemd and the API server.
-fn access(tasks: &Tasks, troubles: &Troubles, identity: anyhow::Result<Identity>) -> Vec<Access> {
+fn access(tasks: &Tasks, troubles: &Troubles, identity: anyhow::Result<Permissions>) -> Vec<Access> {
     let troubles = troubles.present();
     let usable = |name, trouble, message: String| match troubles.get(&trouble) {
         Some(problem) => Access { name, works: false, message: problem.clone() },
@@ -125,8 +124,8 @@ fn access(tasks: &Tasks, troubles: &Troubles, identity: anyhow::Result<Identity>
         |unit| usable("systemd", Trouble::BusLost, format!("{unit} runs the kubelet")),
     );
     let (works, message) = match identity {
-        Ok(Identity { source, refused }) if refused.is_empty() => (true, format!("{source} may publish")),
-        Ok(Identity { source, refused }) => (false, format!("{source} may not {}", refused.join(", "))),
+        Ok(Permissions { source, refused }) if refused.is_empty() => (true, format!("{source} may publish")),
+        Ok(Permissions { source, refused }) => (false, format!("{source} may not {}", refused.join(", "))),
         Err(error) => (false, redact::sanitize_line(&format!("{error:#}"), 500)),
     };
     let api = Access { name: "API server", works, message };

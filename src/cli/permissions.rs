@@ -20,7 +20,7 @@ const NEEDED: [(&str, &str, &[&str]); 4] = [
 
 /// The identity and its permissions.
 #[derive(Debug)]
-pub struct Identity {
+pub struct Permissions {
     /// Where it comes from.
     pub source: String,
     /// The permissions that publishing needs and it lacks, such as `patch nodes/status`.
@@ -31,7 +31,7 @@ pub struct Identity {
 ///
 /// # Errors
 /// When there is no identity, or the API server does not answer.
-pub async fn identity(settings: &KubernetesSettings, kubelet: KubeletFacts) -> Result<Identity> {
+pub async fn check(settings: &KubernetesSettings, kubelet: KubeletFacts) -> Result<Permissions> {
     let session = connect_once(settings, kubelet).await?;
     let reviews = Api::<SelfSubjectAccessReview>::all(session.client);
     let mut refused = Vec::new();
@@ -51,5 +51,5 @@ pub async fn identity(settings: &KubernetesSettings, kubelet: KubeletFacts) -> R
             refused.push(format!("{verb} {path}"));
         }
     }
-    Ok(Identity { source: session.source.to_string(), refused })
+    Ok(Permissions { source: session.source.to_string(), refused })
 }

@@ -47,6 +47,13 @@ pub struct Settings {
     pub custom: BTreeMap<String, CustomSettings>,
 }
 
+impl Settings {
+    /// The reasons of `[reasons]`, and how each is published.
+    pub fn downgraded(&self) -> BTreeMap<Reason, ShownAs> {
+        self.reasons.iter().map(|(reason, settings)| (*reason, settings.shown_as)).collect()
+    }
+}
+
 /// `[conditions]`
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]

@@ -36,6 +36,9 @@ pub fn a_dead_kubelet_is_named(scene: &Scene) -> Result<()> {
     node.kill_kubelet()?;
     let dead = diagnose(&node)?;
     ensure!(condition(&dead, "KubeletHealthy") == ("False".into(), "KubeletCrashed".into()), "{dead:#}");
+    node.sh("mkdir -p /etc/nodevigil/config.d; printf '[reasons.KubeletCrashed]\\nas = \"warning\"\\n' >/etc/nodevigil/config.d/60-reasons.toml")?;
+    let downgraded = diagnose(&node)?;
+    ensure!(condition(&downgraded, "KubeletHealthy") == ("True".into(), "KubeletCrashed".into()), "{downgraded:#}");
     Ok(())
 }
 
