@@ -41,16 +41,8 @@ impl Explain {
         let reasons = find(name);
         if let Some(trouble @ (_, name, meaning)) = name.filter(|_| reasons.is_empty()).and_then(find_trouble) {
             return Ok(match self.output {
-                Output::Json => format!(
-                    "{:#}
-",
-                    json_of_trouble(trouble)
-                ),
-                Output::Text => format!(
-                    "{name}: {meaning}
-{}",
-                    to_do(name)
-                ),
+                Output::Json => format!("{:#}\n", json_of_trouble(trouble)),
+                Output::Text => format!("{name}: {meaning}\n{}", to_do(name)),
             });
         }
         let rules: Vec<&Rule> = match name {
@@ -124,8 +116,9 @@ fn steps(name: &str) -> Option<String> {
 /// The same for a terminal, with the commands to run first; empty for a reason of health.
 fn to_do(name: &str) -> String {
     let Some(Advice { text, commands, url }) = advice::of(name) else { return String::new() };
-    let commands: String = commands.lines().flat_map(|line| ["\n  ", line]).collect();
-    format!("\nWhat to do: {text}\n{commands}\n\n{url}\n")
+    let commands: String = commands.lines().flat_map(|line| ["  ", line, "\n"]).collect();
+    let separator = if commands.is_empty() { "" } else { "\n" };
+    format!("\nWhat to do: {text}\n{separator}{commands}\n{url}\n")
 }
 
 fn condition(spec: &ReasonSpec) -> &'static str {
@@ -239,7 +232,11 @@ What to do: The message says what confirms the hang. ";
         assert!(shown.starts_with(expected), "{shown}");
         assert!(shown.contains("\n  nodevigil status KubeletHealthy\n"), "{shown}");
         assert!(text(Reason::KubeletIsHealthy.spec()).ends_with("Survives a reboot:   no\n"));
-        assert!(text(Reason::NodeInMaintenance.spec()).contains("\ntaint karpenter.sh/rebooting"));
+        let maintenance = text(Reason::NodeInMaintenance.spec());
+        assert!(
+            maintenance.contains("\ntaint karpenter.sh/rebooting") && !maintenance.contains("\n\n\n"),
+            "{maintenance}"
+        );
         let list = list(&find(Some("KubeletHealthy")));
         assert!(
             list.starts_with("REASON                         CONDITION        STATUS    REMEDY    MEANING\n"),
