@@ -31,7 +31,7 @@ How a condition changes:
 - nodevigil publishes a problem as soon as a monitor reports it. The problem ends after the monitor has reported no such problem for
   `[conditions] healthy_for_secs` (60 s). This time starts again when the monitor reports `Unknown`. After ten minutes without a result nodevigil drops
   the problem, and the condition is `Unknown`.
-- Of several problems nodevigil publishes the worst; the tables list the worst first. A problem with another remedy than the published one waits for five
+- Of several problems nodevigil publishes the worst; the tables list the worst first. A problem with a different remedy waits for five
   minutes, because controllers that match reasons measure from `lastTransitionTime`.
 - A restart of nodevigil changes nothing on the Node. A stop (`systemctl stop nodevigil`) changes a problem to `Unknown` with reason `NodevigilStopped`.
 - `[reasons.NAME] as = \"warning\"` publishes a problem as a warning; `as = \"off\"` does not publish it.
@@ -70,7 +70,7 @@ fn the_conditions_are_documented() {
     for (signal, by) in MAINTENANCE_SIGNALS {
         text += &row([&format!("`{signal}`"), by]);
     }
-    text += "\n## Profiles\n\nWith `[kubernetes] profile = \"eks\"` or `\"npd\"`, nodevigil also publishes conditions under these names: those of `eks` with the same reasons, those of `npd` with the reasons and the polarity of node-problem-detector, and never `Unknown`. With `profile_only = true` they are the only ones. The table lists nodevigil's reasons that are a problem there; the message quotes them.\n\n";
+    text += "\n## Profiles\n\nWith `[kubernetes] profile = \"eks\"` or `\"npd\"`, nodevigil also publishes conditions under the names of this table. Those of `eks` have nodevigil's reasons. Those of `npd` have the reasons and the polarity of node-problem-detector, and are never `Unknown`. With `profile_only = true`, nodevigil publishes no others. The table lists the reasons of nodevigil that are a problem in each condition; messages quote them.\n\n";
     text += &head(["profile", "condition", "status of a problem", "reasons"]);
     text += &profile("eks", Profile::Eks);
     text += &profile("npd", Profile::Npd);
@@ -87,13 +87,13 @@ fn table(kind: Option<ConditionType>) -> String {
     })
 }
 
-const fn beside(profile: Profile) -> Names {
+const fn alongside(profile: Profile) -> Names {
     Names { profile, profile_only: false }
 }
 
 /// The conditions that a profile adds to a healthy Node.
 pub fn added_by(profile: Profile) -> Vec<Published> {
-    beside(profile).translate(&healthy(), &[], Uptime::ZERO).split_off(ConditionType::ALL.len())
+    alongside(profile).translate(&healthy(), &[], Uptime::ZERO).split_off(ConditionType::ALL.len())
 }
 
 fn healthy() -> Vec<Condition> {
@@ -108,7 +108,7 @@ fn profile(name: &str, profile: Profile) -> String {
             let with = |condition: &Condition| Some(condition.kind) == reason.spec().condition;
             let of_one = healthy.iter().map(|one| if with(one) { shown(**reason) } else { one.clone() });
             let of_one: Vec<_> = of_one.collect();
-            let translated = beside(profile).translate(&of_one, &[], Uptime::ZERO);
+            let translated = alongside(profile).translate(&of_one, &[], Uptime::ZERO);
             let status = translated.iter().find(|shown| shown.name == published.name).unwrap().status;
             status == published.status.opposite()
         });
