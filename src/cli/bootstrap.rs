@@ -25,10 +25,10 @@ const READ_EVERY: Duration = Duration::from_secs(3);
 
 /// Show the progress of this node from boot to Ready, and why a stage is stuck
 ///
-/// Reads the state of systemd's units, cloud-init's status and the kubelet's /healthz, and reads the Node with the kubelet's credential.
+/// Reads the state of systemd units, cloud-init's status, the kubelet's /healthz, and the Node with the kubelet's credential.
 /// Changes nothing. Works without the agent. Needs root.
 ///
-/// Exit code: 0 the node is ready; 1 a stage is late or has failed, the deadline has passed, or the command failed; 2 the node is not ready yet, or its stage is not known, even after the deadline.
+/// Exit code: 0 the node is ready; 1 a stage is late or has failed, the deadline has passed, or the command failed; 2 the node is on its way and the deadline has not passed, or its stage is unknown.
 #[derive(Debug, clap::Args)]
 pub struct Bootstrap {
     /// Wait until the node is ready, at most this long, such as 90s or 10m

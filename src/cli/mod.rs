@@ -57,7 +57,7 @@ struct Cli {
 enum Command {
     /// Run the agent, as nodevigil.service does
     ///
-    /// Exit code: 0 the agent was stopped, 70 a task of the agent failed, 78 the settings are invalid and there are no earlier valid ones.
+    /// Exit code: 0 the agent was stopped, 70 a task of the agent failed, 78 the settings are invalid and no earlier valid ones exist.
     Run {
         /// Read this file, or every *.toml file of this directory, instead of the default settings files; can be repeated
         #[arg(long, value_name = "FILE|DIR")]
@@ -71,7 +71,7 @@ enum Command {
     Pause(pause::PauseCommand),
     /// End the pause
     ///
-    /// Exit code: 0 nodevigil is not paused any more, 1 the pause could not be ended.
+    /// Exit code: 0 nodevigil is not paused, 1 the pause could not be ended.
     Resume,
     /// Check or show the settings
     #[command(subcommand)]

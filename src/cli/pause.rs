@@ -12,7 +12,7 @@ use crate::host::clock;
 use crate::host::pause::{self, Pause};
 use crate::report::table;
 
-/// Suppress the problems of this node for some time, such as during maintenance
+/// Suppress the problems of this node for some time, for example during maintenance
 ///
 /// Until the pause ends, a problem is published as Unknown with reason `NodePaused`; the message quotes the problem, and
 /// nodevigil removes its taints. A reboot ends the pause. Needs root.

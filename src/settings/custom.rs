@@ -20,7 +20,7 @@ const UNIT_KINDS: &[&str] =
 #[serde(deny_unknown_fields)]
 pub struct CustomSettings {
     /// The type of the condition on the Node, such as `ChronyHealthy` or `example.com/ChronyHealthy`. Several checks may share one. Without
-    /// it the Node has no condition, and a problem is a Warning Event.
+    /// a type there is no condition, and a problem is a Warning Event.
     pub condition: Option<TypeName>,
     /// The reason of the condition, or of the Event, while there is a problem.
     pub reason: ReasonName,
@@ -30,7 +30,7 @@ pub struct CustomSettings {
     /// The reason of the condition while there is no problem.
     #[serde(default = "check_passed")]
     pub healthy_reason: ReasonName,
-    /// How many seconds a problem must last before it is shown.
+    /// How long a problem must last before it is published, in seconds.
     #[serde(default)]
     pub after_secs: Secs<0, 540, 0>,
     pub unit: Option<UnitCheck>,
@@ -44,11 +44,11 @@ pub struct CustomSettings {
 pub struct UnitCheck {
     /// The service's unit.
     pub name: ServiceName,
-    /// After how many seconds it is also a problem that an enabled unit is not active, whether it was never started or ended without an
+    /// An enabled unit that has not been active for this many seconds is also a problem, even if it was never started or ended without an
     /// error. 0: never.
     #[serde(default)]
     pub inactive_secs: Secs<0, 86_400, 0>,
-    /// How many restarts by systemd (Restart=) within `restarts_within_secs` are also a problem. 0: never.
+    /// This many restarts by systemd (Restart=) within `restarts_within_secs` are also a problem. 0: never.
     #[serde(default)]
     pub restarts: u8,
     /// The time within which `restarts` are counted, in seconds.
@@ -63,10 +63,10 @@ pub struct UnitCheck {
 pub struct CommandCheck {
     /// The absolute path of the program, and its arguments. No shell reads them.
     pub argv: Argv,
-    /// How many seconds pass from one start to the next.
+    /// The time from one start to the next, in seconds.
     #[serde(default)]
     pub interval_secs: Secs<5, 86_400, 60>,
-    /// After how many seconds systemd kills all processes of the command.
+    /// The time after which systemd kills all processes of the command, in seconds.
     #[serde(default)]
     pub timeout_secs: Secs<1, 3600, 10>,
     /// The user who runs it.
@@ -80,11 +80,11 @@ pub struct CommandCheck {
 pub struct LogCheck {
     /// Read the journal of this unit.
     pub unit: Option<UnitName>,
-    /// Read the journal of this syslog identifier. Every user can choose theirs: a unit is safer.
+    /// Read the journal of this syslog identifier. Every user can log with any identifier: a unit is safer.
     pub identifier: Option<Name>,
-    /// How the lines begin. `*` stands for any text, also at the beginning.
+    /// The beginnings of the lines. `*` matches any text, also at the beginning.
     pub patterns: Patterns,
-    /// How many seconds after the last such line the problem ends.
+    /// How long a problem lasts after the last such line, in seconds.
     #[serde(default)]
     pub lasts_secs: Secs<1, 604_800, 300>,
     /// Whether a problem lasts until the host boots, whatever `lasts_secs` is.

@@ -70,7 +70,7 @@ pub struct KubeletSettings {
     pub unit: Option<String>,
     /// The URL at which nodevigil probes the kubelet. Default: from the kubelet's configuration.
     pub healthz_url: Option<String>,
-    /// How many seconds the kubelet and the container runtime may take after a start until they answer.
+    /// How long the kubelet and the container runtime may take after a start until they answer, in seconds.
     pub start_grace_secs: Secs<1, 3600, 120>,
 }
 
@@ -93,7 +93,7 @@ pub struct KubernetesSettings {
     pub spread_secs: Secs<0, 600, 60>,
     /// Additional names under which conditions are published: `native` (none), `eks` or `npd`.
     pub profile: Profile,
-    /// Whether the names of `profile` are the only ones: nodevigil's own are then not on the Node. No effect with `native`.
+    /// Whether nodevigil publishes only the names of `profile`, without its own. No effect with `native`.
     pub profile_only: bool,
 }
 
@@ -144,7 +144,7 @@ pub struct MaintenanceSettings {
 pub struct RuntimeSettings {
     /// The container runtime's socket, such as `unix:///run/crio/crio.sock`. Default: from the kubelet's configuration.
     pub endpoint: Option<SocketUrl>,
-    /// The unit that runs the container runtime. Default: the unit of the process that listens at the socket.
+    /// The unit that runs the container runtime. Default: the unit of the process that listens on the socket.
     pub unit: Option<String>,
 }
 
@@ -161,8 +161,8 @@ pub struct StorageSettings {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BootstrapSettings {
-    /// How many seconds a new Node may take to become ready. It should be less than the time after which a controller replaces the Node:
-    /// 10 minutes for Cluster API, 15 for the cluster-autoscaler and Karpenter.
+    /// How long a new Node may take to become ready, in seconds. Choose less than the time after which a controller replaces the Node: by
+    /// default 10 minutes for Cluster API, 15 for cluster-autoscaler and Karpenter.
     pub deadline_secs: Secs<60, 86_400, 600>,
 }
 
@@ -194,7 +194,7 @@ pub enum CloudProvider {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CheckSettings {
-    /// Rules that `nodevigil check` and `KubeletConfigValid` leave out: ids, names or the start of ids.
+    /// Rules that `nodevigil check` and `KubeletConfigValid` ignore: ids, names or the start of ids.
     pub ignore: Vec<RuleName>,
 }
 
@@ -202,7 +202,7 @@ pub struct CheckSettings {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TaintSettings {
-    /// The conditions for which nodevigil taints the Node while they show a problem. This needs a kubeconfig of nodevigil's own.
+    /// The conditions for which nodevigil taints the Node while they show a problem. This needs an identity of nodevigil's own.
     pub conditions: BTreeSet<TypeName>,
     /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`. `NoExecute` evicts every pod that does not tolerate the taint and ignores
     /// disruption budgets. packaging/kubernetes/policy.yaml denies it until you list it there.
@@ -224,12 +224,12 @@ pub enum TaintEffect {
 pub struct RecordSettings {
     /// Whether nodevigil keeps a record of each problem of the kubelet, the container runtime, storage, kernel and memory.
     pub enabled: bool,
-    /// Where nodevigil uploads each record, with an HTTP PUT request: `https://`, with `{record}` and, if you want, `{node}` in the path.
+    /// Where nodevigil uploads each record with an HTTP PUT request: `https://`, with `{record}` and optionally `{node}` in the path.
     /// Default: nowhere.
     pub upload_url: Option<UploadUrl>,
     /// A file with a bearer token for the upload.
     pub upload_token_file: Option<PathBuf>,
-    /// A file with headers for the upload, one a line: `Name: value`.
+    /// A file with headers for the upload, one on each line: `Name: value`.
     pub upload_headers_file: Option<PathBuf>,
     /// A PEM file with the certificate authorities of the server. Default: those of the host.
     pub upload_ca_file: Option<PathBuf>,
@@ -255,7 +255,7 @@ impl Default for RecordSettings {
 #[serde(deny_unknown_fields)]
 pub struct ReasonSettings {
     /// `warning`: a problem with this reason is published as a warning: the condition stays healthy, and nodevigil creates a Warning Event.
-    /// `off`: it is not published.
+    /// `off`: the problem is not published.
     #[serde(rename = "as")]
     pub shown_as: ShownAs,
 }

@@ -21,43 +21,42 @@ helm uninstall nodevigil -n kube-system
 
 Start with a dry run: with `--set-literal settings='kubernetes.publish = \"none\"'` the agents publish nothing, and `nodevigil status` shows what they find.
 
-Install it in kube-system, because the roles and policies name the ServiceAccount `nodevigil` there. Without Helm, use `kubectl apply -f nodevigil.yaml`: the chart with the
-default values. A chart that depends on this one turns it off with `nodevigil.enabled=false`. Helm installs the policies after the roles; if you need them earlier, apply
-packaging/kubernetes/policy.yaml first and set `policy=false`. On a host where `nodevigil.service` runs, the pod logs that and waits: each node has one agent.
+Install it in kube-system, because the roles and policies name the ServiceAccount `nodevigil` there. Without Helm, run `kubectl apply -f nodevigil.yaml`, which is the chart
+with the default values. A chart that depends on this one turns it off with `nodevigil.enabled=false`. Helm installs the policies after the roles; if you need them earlier,
+apply packaging/kubernetes/policy.yaml first and set `policy=false`. On a host where `nodevigil.service` runs, the pod waits, because a node has only one agent.
 
 ## What the pod may do
 
 The container is privileged, because a container runtime lets no other container open `/dev/kmsg`, the kernel's log. It shares the host's network and process ids. The
-host's root directory is mounted at `/host`, and the agent makes it its own root directory, so that every path in its messages and settings is the
-host's. The root file system is mounted read-only; other file systems of the host (`/run`, `/dev`, a separate `/var`) are not. The agent writes only to `/run/nodevigil` and
-`/var/lib/nodevigil`. An attacker who takes over its process controls the whole node. At the API server its token is bound to the pod, and the policies let it write only
-conditions, taints and Events of the pod's own Node.
+host's root directory is mounted at `/host`. The agent uses it as its own root directory (chroot), so paths in messages and settings are the
+host's. Only the root file system is mounted read-only; `/run`, `/dev` and a separate `/var` are writable. The agent writes only to `/run/nodevigil` and
+`/var/lib/nodevigil`. An attacker who takes over its process controls the whole node. The pod's token can write only nodevigil's conditions and taints on its own Node, and
+Events about that Node.
 
 ## What the systemd unit does better
 
 - The unit reports a kubelet or a container runtime that has never worked since boot. A pod starts only after both have worked.
-- A running pod continues when the kubelet dies. If the pod ends as well, nothing starts it again.
+- A running pod continues when the kubelet dies. If the pod then ends, nothing starts it again.
 - The pod's token is valid for a day, and the kubelet renews it in its last fifth. After the kubelet dies, the agent can publish for 5 to 24 more hours.
-- The API server refuses the token one minute after the pod is deleted. If you delete the pod while the kubelet is dead (a rollout, `kubectl delete pod`), the agent
-  publishes nothing more, and no new pod starts: repair such nodes before an upgrade.
+- On a node with a dead kubelet, do not delete the pod (`kubectl delete pod`, a rollout). The API server refuses the token of a deleted pod after a minute, and no new pod
+  starts. Repair such nodes before an upgrade.
 - The unit's sandbox (`ProtectSystem=`, `SystemCallFilter=`) does not exist in the pod.
 - `nodevigil check` does not run before the kubelet starts.
-- The test writes of docs/limits.md to other file systems are not possible.
+- The pod makes no test writes to other disks (docs/limits.md).
 
 ## What was tested
 
-The stories `pods::…` install the chart on one node without other workloads, with a real scheduler and real controllers (Kubernetes 1.36, containerd 1.6). There,
-with the image on the node, `KubeletHealthy` is `True` 1.5 s after `helm install`. The agent reports that the kubelet was killed, hung and OOM-killed, and that
-containerd was killed while the kubelet was dead. The conditions survive an eviction, an upgrade to an image that does not start, its rollback,
+The stories `pods::…` install the chart on one node without other workloads, with a real scheduler and real controllers (Kubernetes 1.36, containerd 1.6). With the image on the node, `KubeletHealthy` is `True` 1.5 s after `helm install`. The agent reports a kubelet that is killed, hangs or is OOM-killed, and a
+containerd that is killed while the kubelet is dead. The conditions survive an eviction, an upgrade to an image that does not start, its rollback,
 and a start of `nodevigil.service` next to the pod. `helm uninstall` takes 4.5 s, and leaves no object of the chart and no condition of nodevigil. The manifest
 for kubectl was tested too, with the commands below.
 
 ## Uninstall
 
-`helm uninstall` deletes the chart's objects. Then a Job removes nodevigil's conditions and taints from every Node, including Nodes on which the systemd unit runs; its
-agent writes them again. To move from the pod to the unit, first run `helm upgrade --reuse-values --set cleanup=false`.
+`helm uninstall` deletes the chart's objects. Then a Job removes nodevigil's conditions and taints from every Node. Agents that run as a systemd unit write theirs again. To
+move from the pod to the unit, first run `helm upgrade --reuse-values --set cleanup=false`.
 
-If the Job fails, and after `kubectl delete -f nodevigil.yaml`, run it by hand. The last line deletes its permissions:
+If the Job fails, and after `kubectl delete -f nodevigil.yaml`, run the Job by hand. The last line deletes its permissions:
 
 ```sh
 helm template nodevigil nodevigil-VERSION.tgz -n kube-system --set image.repository=REGISTRY/nodevigil --show-only templates/cleanup.yaml >cleanup.yaml
@@ -68,8 +67,8 @@ kubectl delete -f cleanup.yaml
 
 The Job logs its progress. You can run it again: it continues with the Nodes that remain.
 
-A pod whose DaemonSet no longer wants it on the node (another `nodeSelector`, other `tolerations`, `kubectl delete daemonset`) changes `False` conditions to `Unknown` and
-removes its taints before it ends. A pod that is replaced or restarted changes nothing. If the kubelet is dead, nobody tells the pod to end, and everything stays.
+A pod that ends because its DaemonSet was deleted or no longer selects the Node (`nodeSelector`, `tolerations`) changes `False` conditions to `Unknown` and removes its
+taints. A pod that is replaced or restarted changes nothing. A pod on a node with a dead kubelet does not end, so everything stays.
 
 `/var/lib/nodevigil` stays on the hosts; `/run/nodevigil` and the empty directory `/run/secrets/kubernetes.io/serviceaccount` stay until the next boot.
 

@@ -17,8 +17,8 @@ const URL: &str = "https://github.com/nodevigil/nodevigil";
 const FILES: [(&str, &str); 7] = [
     ("/etc/nodevigil/config.toml, /etc/nodevigil/config.d/*.toml", "The settings: nodevigil.toml(5)."),
     ("/etc/nodevigil/kubeconfig", "The agent's own credential for the API server, if it has one."),
-    ("/run/nodevigil/status.json", "What the agent finds."),
-    ("/run/nodevigil/pause.json", "The pause, while there is one."),
+    ("/run/nodevigil/status.json", "The state of the agent and its conditions."),
+    ("/run/nodevigil/pause.json", "The pause, if there is one."),
     ("/var/lib/nodevigil/records", "The records of problems."),
     ("/var/lib/nodevigil/accepted-settings.toml", "The settings that the agent last accepted."),
     ("/usr/share/doc/nodevigil/operate.md", "What to do about each reason."),
@@ -28,21 +28,21 @@ pub(super) const EXAMPLES: &[(&str, &str, &str)] = &[
     ("nodevigil", "systemctl enable --now nodevigil", "Start the agent, now and at each boot."),
     ("nodevigil-run", "nodevigil run --config /root/test.toml", "Run the agent in a terminal, with other settings."),
     ("nodevigil-check", "nodevigil check", "Check this host."),
-    ("nodevigil-check", "nodevigil check --deny warning /mnt/image", "Check an image, and fail for warnings too."),
-    ("nodevigil-check", "nodevigil check --fix | patch -p1 -d /", "Correct what an edit can correct."),
-    ("nodevigil-status", "nodevigil status KubeletHealthy", "Show one condition; for scripts, by the exit status."),
+    ("nodevigil-check", "nodevigil check --deny warning /mnt/image", "Check an image; warnings fail too."),
+    ("nodevigil-check", "nodevigil check --fix | patch -p1 -d /", "Fix the errors that an edit can fix."),
+    ("nodevigil-status", "nodevigil status KubeletHealthy", "Show one condition; its status is the exit status."),
     ("nodevigil-status", "nodevigil status --watch", "Redraw the table each second."),
     ("nodevigil-diagnose", "nodevigil diagnose", "Evaluate everything once, without the agent."),
     (
         "nodevigil-bootstrap",
         "nodevigil bootstrap --deadline 10m",
-        "Wait until a new node is Ready, and say why it is not.",
+        "Wait until a new node is Ready, or say why it is not.",
     ),
     ("nodevigil-pause", "nodevigil pause 30m --reason 'new disk'", "Publish no problem for half an hour."),
     ("nodevigil-resume", "nodevigil resume", "End the pause."),
     ("nodevigil-config", "nodevigil config check", "Check the settings before a restart of the agent."),
-    ("nodevigil-config-check", "nodevigil config check fleet.toml", "Check a file that is to be rolled out."),
-    ("nodevigil-config-show", "nodevigil config show", "Show which file sets what."),
+    ("nodevigil-config-check", "nodevigil config check fleet.toml", "Check a file before you roll it out."),
+    ("nodevigil-config-show", "nodevigil config show", "Show which file sets each setting."),
     (
         "nodevigil-config-import-npd",
         "nodevigil config import-npd *-monitor.json >/etc/nodevigil/config.d/50-checks.toml",
@@ -57,7 +57,11 @@ pub(super) const EXAMPLES: &[(&str, &str, &str)] = &[
         "nodevigil completions bash >/etc/bash_completion.d/nodevigil",
         "Complete commands in bash.",
     ),
-    ("nodevigil-cleanup", "systemctl disable --now nodevigil && nodevigil cleanup", "Leave nothing on the Node."),
+    (
+        "nodevigil-cleanup",
+        "systemctl disable --now nodevigil && nodevigil cleanup",
+        "Remove everything of nodevigil from the Node.",
+    ),
 ];
 
 /// The names and texts of the pages of a command and of its subcommands.
@@ -136,9 +140,10 @@ fn page_of_settings() -> String {
     roff.text([italic("/etc/nodevigil/config.d/*.toml")]);
     roff.control("SH", ["DESCRIPTION"]);
     roff.text([roman(
-        "TOML. The files of config.d are read after config.toml, in the order of their names, and a later one overrides an earlier one setting by \
-         setting. Files below /run/nodevigil and /usr/lib/nodevigil count too; of several with the same name only that in /etc, otherwise that in \
-         /run. No setting is required. A change needs a restart of the agent. nodevigil config check names what is wrong, with file and line.",
+        "The files are TOML. The agent reads config.toml, then the files of config.d in the order of their names. A later file overrides an earlier \
+         one, setting by setting. Files in the same places below /run/nodevigil and /usr/lib/nodevigil count too; of several with the same name, only \
+         the one in /etc, otherwise the one in /run. No setting is required. Restart the agent after a change. nodevigil config check reports errors \
+         with file and line.",
     )]);
     roff.control("SH", ["SETTINGS"]);
     let mut meaning = String::new();
