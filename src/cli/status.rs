@@ -15,7 +15,7 @@ use super::{BAD, GOOD, Output, UNKNOWN, complain, is_colored, print};
 use crate::condition::{ConditionType, Status as ConditionStatus};
 use crate::host::clock;
 use crate::host::pause::Pause;
-use crate::report::status::{self as report, ConditionReport, Published, StatusReport, TroubleReport};
+use crate::report::status::{self as report, ConditionReport, Publishing, StatusReport, TroubleReport};
 use crate::report::table;
 
 const WATCH_EVERY: Duration = Duration::from_secs(1);
@@ -187,13 +187,13 @@ fn remarks(report: &StatusReport, now: Timestamp) -> Vec<String> {
         remarks.push(format!("{paused} (end it with: nodevigil resume)"));
     }
     match &report.published {
-        Published::Off { reason } => remarks.push(format!("Not published: {reason}")),
-        Published::Untried => remarks.push("Not published yet: the API server has not answered".to_owned()),
-        Published::Unreached { since, error } => {
+        Publishing::Off { reason } => remarks.push(format!("Not published: {reason}")),
+        Publishing::Untried => remarks.push("Not published yet: the API server has not answered".to_owned()),
+        Publishing::Unreached { since, error } => {
             let age = table::age(now.duration_since(*since));
             remarks.push(format!("Not published: the API server has not answered for {age}: {error}"));
         }
-        Published::Reached { .. } => {}
+        Publishing::Reached { .. } => {}
     }
     if let Some(why) = &report.kubelet.sync_loop_unwatched {
         remarks.push(format!("The kubelet's sync loop is not watched: {}", redact::escape_controls(why)));
@@ -226,7 +226,7 @@ mod tests {
             written_at: "2026-01-01T00:01:00Z".parse().unwrap(),
             node: "worker-1".into(),
             conditions: statuses.iter().map(condition).collect(),
-            published: Published::Reached { since: "2026-01-01T00:00:00Z".parse().unwrap() },
+            published: Publishing::Reached { since: "2026-01-01T00:00:00Z".parse().unwrap() },
             kubelet: report::KubeletReport::default(),
             pause: None,
             troubles: vec![],
@@ -253,7 +253,7 @@ KubeletHealthy   False    KubeletCrashed   1m5s   the kubelet was ended by SIGKI
         let colored = table.replace("KubeletHealthy", "\x1b[31mKubeletHealthy").replace("SIGKILL", "SIGKILL\x1b[0m");
         assert_eq!(text(&report, now, true), colored);
         let since = "2026-01-01T00:01:00Z".parse().unwrap();
-        report.published = Published::Unreached { since, error: "connection refused".into() };
+        report.published = Publishing::Unreached { since, error: "connection refused".into() };
         let until = "2026-01-01T01:00:00Z".parse().unwrap();
         report.pause = Some(Pause { until, by: "ann".into(), reason: Some("new disk".into()) });
         report.troubles = vec![TroubleReport { name: "BusLost".into(), message: "no answer\u{1b}".into() }];

@@ -179,13 +179,13 @@ mod tests {
         reasons.iter().map(|reason| condition(*reason, reason.spec().condition.unwrap_or(KubeletHealthy))).collect()
     }
 
-    const fn beside(profile: Profile) -> Names {
+    const fn alongside(profile: Profile) -> Names {
         Names { profile, profile_only: false }
     }
 
     /// Name, status and reason of what the profile adds for conditions with these reasons.
     fn added(profile: Profile, reasons: &[Reason]) -> Vec<String> {
-        let published = beside(profile).translate(&conditions(reasons), &[], Uptime::ZERO);
+        let published = alongside(profile).translate(&conditions(reasons), &[], Uptime::ZERO);
         let added = published.iter().skip(reasons.len());
         added.map(|one| format!("{}={} {}", one.name, one.status.name(), one.reason)).collect()
     }
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn without_a_profile_a_condition_is_written_under_its_own_name() {
         let all = conditions(&[Reason::KubeletCrashed, Reason::MemoryRunsOut]);
-        let published = beside(Profile::Native).translate(&all, &[], Uptime::ZERO);
+        let published = alongside(Profile::Native).translate(&all, &[], Uptime::ZERO);
         assert_eq!(published, all.iter().map(Published::from).collect::<Vec<_>>());
         assert_eq!((published[1].name, published[1].status), ("MemoryExhaustionImminent", Status::True));
     }
@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(of(&[Reason::StorageIOError]), storage(writable, runs), "of another file system");
         let mut of_xfs = conditions(&[Reason::StorageIOError]);
         of_xfs[0].message = "/var/lib/kubelet (xfs, /dev/sda1) fails: write: EIO".into();
-        let published = beside(Profile::Npd).translate(&of_xfs, &[], Uptime::ZERO);
+        let published = alongside(Profile::Npd).translate(&of_xfs, &[], Uptime::ZERO);
         assert_eq!((published[2].name, published[2].status), ("XfsShutdown", Status::True));
         assert_eq!(published[2].reason, "XfsHasShutdown");
         let runtime = |unhealthy: &str, frequent: &str| {
@@ -278,7 +278,7 @@ mod tests {
     fn a_name_of_a_profile_has_the_time_of_its_own_last_change() {
         let (mut published, at) = (Vec::new(), Uptime::from_secs);
         let mut since = |reason: Reason, secs| {
-            published = beside(Profile::Npd).translate(&conditions(&[reason]), &published, at(secs));
+            published = alongside(Profile::Npd).translate(&conditions(&[reason]), &published, at(secs));
             [published[1].since, published[2].since]
         };
         assert_eq!(since(Reason::KubeletIsHealthy, 1), [1, 1].map(at));

@@ -31,7 +31,7 @@ pub struct StatusReport {
     /// The Node's name.
     pub node: String,
     pub conditions: Vec<ConditionReport>,
-    pub published: Published,
+    pub published: Publishing,
     pub kubelet: KubeletReport,
     /// The pause that is in effect, if any.
     pub pause: Option<Pause>,
@@ -66,7 +66,7 @@ impl ConditionReport {
 /// Whether conditions can be published on the Node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "lowercase")]
-pub enum Published {
+pub enum Publishing {
     /// Nothing is published, by the settings or for want of an identity.
     Off { reason: String },
     /// No request has been answered yet.
@@ -169,22 +169,22 @@ fn since(condition: &Condition, present: &Present<'_>, previous: Option<&StatusR
     since.unwrap_or(present.now)
 }
 
-fn published(present: &Present<'_>, previous: Option<&StatusReport>) -> Published {
+fn published(present: &Present<'_>, previous: Option<&StatusReport>) -> Publishing {
     // Computed from two clocks that are read one after the other, it differs a little each time: then the previous one stays.
     let before = previous.and_then(|report| match report.published {
-        Published::Reached { since } | Published::Unreached { since, .. } => Some(since),
-        Published::Off { .. } | Published::Untried => None,
+        Publishing::Reached { since } | Publishing::Unreached { since, .. } => Some(since),
+        Publishing::Off { .. } | Publishing::Untried => None,
     });
     let timestamp = |since: Uptime| {
         let since = present.now.checked_sub(present.uptime - since).unwrap_or(present.now);
         before.filter(|before| since.duration_since(*before).abs() < SignedDuration::from_secs(1)).unwrap_or(since)
     };
     match &present.api.reach {
-        _ if present.api.is_dry_run => Published::Off { reason: "[kubernetes] publish = \"none\"".into() },
-        Reach::Off { why } => Published::Off { reason: why.clone() },
-        Reach::Untried => Published::Untried,
-        Reach::Reached { since } => Published::Reached { since: timestamp(*since) },
-        Reach::Unreached { since, error } => Published::Unreached { since: timestamp(*since), error: error.clone() },
+        _ if present.api.is_dry_run => Publishing::Off { reason: "[kubernetes] publish = \"none\"".into() },
+        Reach::Off { why } => Publishing::Off { reason: why.clone() },
+        Reach::Untried => Publishing::Untried,
+        Reach::Reached { since } => Publishing::Reached { since: timestamp(*since) },
+        Reach::Unreached { since, error } => Publishing::Unreached { since: timestamp(*since), error: error.clone() },
     }
 }
 

@@ -49,20 +49,20 @@ struct Evidence {
 
 /// A problem that was logged since the agent started.
 #[derive(Debug)]
-struct Trouble {
+struct Repeated {
     count: u64,
     first: Timestamp,
     last: Evidence,
 }
 
 /// At most one a pattern, by its index, and one a code of an Xid.
-type Troubles = BTreeMap<(usize, Option<u16>), Trouble>;
+type RepeatedLines = BTreeMap<(usize, Option<u16>), Repeated>;
 
 /// What is remembered of the log.
 #[derive(Debug, Default)]
 pub(super) struct Logged {
-    troubles: Troubles,
-    gpu_errors: Troubles,
+    troubles: RepeatedLines,
+    gpu_errors: RepeatedLines,
     lost_gpus: LostGpus,
     /// The last ones, at most [`LOCKUP_STALLS`].
     stalls: Vec<Evidence>,
@@ -92,17 +92,17 @@ impl Logged {
         if !line.is_old {
             let troubles = if class == Class::GpuError { &mut self.gpu_errors } else { &mut self.troubles };
             let known = troubles.remove(&key);
-            if let Some(Trouble { last, .. }) = known.as_ref().filter(|known| at < known.last.at + class.lasts()) {
+            if let Some(Repeated { last, .. }) = known.as_ref().filter(|known| at < known.last.at + class.lasts()) {
                 (evidence.since, evidence.before) = (last.since, last.before);
             }
             let known = known.filter(|trouble| !trouble.is_over(at));
             let (count, first) = known.map_or((1, evidence.time), |trouble| (trouble.count + 1, trouble.first));
-            troubles.insert(key, Trouble { count, first, last: evidence });
+            troubles.insert(key, Repeated { count, first, last: evidence });
         }
         Some(class)
     }
 
-    /// What an event of the hardware is about is in a later line than how severe it is: both in one, once both are known. `PCIe` recovers
+    /// Joins the two lines of a hardware event, of which the first has the severity and a later one the part that failed. `PCIe` recovers
     /// from most of its errors.
     fn whole<'a>(&mut self, text: &'a str) -> Option<Cow<'a, str>> {
         let Some((number, line)) = text.split_once(HARDWARE_EVENT).filter(|(number, _)| number.starts_with('{')) else {
@@ -191,7 +191,7 @@ fn one_finding(reason: Reason, messages: impl Iterator<Item = String>) -> Option
     (!messages.is_empty()).then(|| Finding::new(reason, messages.join("; ")))
 }
 
-fn present(troubles: &Troubles, now: Uptime) -> impl Iterator<Item = String> {
+fn present(troubles: &RepeatedLines, now: Uptime) -> impl Iterator<Item = String> {
     let present = troubles.iter().filter(move |(_, trouble)| !trouble.is_over(now));
     present.map(|((index, _), trouble)| trouble.message(&patterns::pattern(*index).name))
 }
@@ -206,7 +206,7 @@ impl Class {
     }
 }
 
-impl Trouble {
+impl Repeated {
     fn is_over(&self, now: Uptime) -> bool {
         now >= self.last.at + TROUBLE_LASTS
     }

@@ -13,7 +13,7 @@ pub(super) fn settle(report: &mut Report, is_env_file: &dyn Fn(&str) -> bool) {
     sort(&mut report.findings);
     fold(&mut report.findings);
     cover(&mut report.findings);
-    text_first(&mut report.findings);
+    defer_to_text_errors(&mut report.findings);
     bound(&mut report.findings);
     explain(&mut report.findings, is_env_file);
     link(&mut report.findings);
@@ -76,7 +76,7 @@ fn explain(findings: &mut [Finding], is_env_file: &dyn Fn(&str) -> bool) {
 
 /// Where text that systemd reads otherwise than it looks is an error, the value that is meant is not known: no other
 /// edit may build on it.
-fn text_first(findings: &mut [Finding]) {
+fn defer_to_text_errors(findings: &mut [Finding]) {
     let on_text = |finding: &Finding| rule(finding.rule).is_some_and(|rule| rule.kind == Kind::Text);
     let errors = findings.iter().filter(|one| on_text(one) && one.severity >= Severity::Error && one.at.line > 0);
     let errors: BTreeMap<_, _> = errors.map(|one| (one.at.at_line(one.at.line), one.rule)).collect();

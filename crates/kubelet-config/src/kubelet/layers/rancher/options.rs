@@ -162,7 +162,7 @@ static KNOWN: LazyLock<BTreeMap<&str, Known>> = LazyLock::new(|| {
 });
 
 impl Known {
-    fn is_of(&self, program: Program) -> bool {
+    fn applies_to(&self, program: Program) -> bool {
         let commands = if program.launcher == Launcher::K3s { self.k3s } else { self.rke2 };
         commands.contains(if program.is_server { "server" } else { "agent" })
     }
@@ -172,11 +172,11 @@ impl Known {
 /// people write one file for both.
 fn is_known(program: Program, option: &str) -> bool {
     let is_server = program.is_server || program.launcher == Launcher::Rke2;
-    KNOWN.get(option).is_some_and(|known| known.is_of(Program { is_server, ..program }))
+    KNOWN.get(option).is_some_and(|known| known.applies_to(Program { is_server, ..program }))
 }
 
 fn meant(program: Program, key: &str) -> Option<&'static str> {
-    let known = KNOWN.iter().filter(|(_, known)| known.is_of(program)).map(|(name, _)| *name);
+    let known = KNOWN.iter().filter(|(_, known)| known.applies_to(program)).map(|(name, _)| *name);
     nearest(key, known)
 }
 
