@@ -80,3 +80,50 @@ impl Suppressions {
         suppression
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::NodeFacts;
+
+    const HOUR: Duration = Duration::from_hours(1);
+
+    fn api(node: NodeFacts) -> ApiFacts {
+        ApiFacts { node: Some(node), ..ApiFacts::default() }
+    }
+
+    fn at(time: &str) -> Timestamp {
+        time.parse().unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_young_host_and_a_young_node_have_just_started() {
+        let api = api(NodeFacts { created: at("2026-01-01T00:00:00Z"), ..NodeFacts::default() });
+        for (uptime, time, has_just_started) in [
+            (Duration::from_mins(1), "2026-01-01T01:00:00Z", true),
+            (HOUR, "2026-01-01T00:01:00Z", true),
+            (HOUR, "2026-01-01T01:00:00Z", false),
+        ] {
+            let suppression = Suppressions::new(HOUR).decide(&api, true, uptime, at(time)).await;
+            assert_eq!(
+                matches!(suppression, Some(Suppression::JustStarted)),
+                has_just_started,
+                "{time}: {suppression:?}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn an_annotation_pauses_and_a_time_too_far_away_is_a_trouble() {
+        let (now, troubles) = (at("2026-01-01T00:00:00Z"), Troubles::default());
+        let annotated = |until: &str| api(NodeFacts { pause: Some(until.to_owned()), ..NodeFacts::default() });
+        let mut suppressions = Suppressions::new(HOUR);
+        let api = annotated("2026-01-01T00:30:00Z");
+        suppressions.read_pause(&api, now, &troubles);
+        assert!(troubles.present().is_empty());
+        let suppression = suppressions.decide(&api, true, HOUR, now).await;
+        assert!(matches!(suppression, Some(Suppression::Paused { .. })), "{suppression:?}");
+        suppressions.read_pause(&annotated("2026-01-01T01:30:00Z"), now, &troubles);
+        assert!(suppressions.pause.is_none() && troubles.present().contains_key(&Trouble::PauseRefused));
+    }
+}
