@@ -95,7 +95,7 @@ pub enum Probe {
     Unlisted { name: String, why: String },
     /// It reports that it is not ready, answers with an error, or closes the connection; the text is a sentence without its subject.
     NotReady(String),
-    /// No process listens at the socket, or there is no socket.
+    /// No process listens on the socket, or there is no socket.
     NoListener,
     /// The connection is not accepted, or the call is not answered.
     TimedOut,

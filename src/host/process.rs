@@ -29,7 +29,7 @@ const SAMPLE_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_THREADS: usize = 512;
 const MAX_MEMBERS_BYTES: u64 = 1 << 20;
 
-/// A process, so named that a reused pid is not taken for it.
+/// The identity of a process, which survives the reuse of its pid.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessId {
     pub pid: i32,
@@ -151,7 +151,7 @@ pub struct Sample {
     pub run_delay: Duration,
     /// How often its main thread has waited or was taken off its processor.
     pub switches: u64,
-    /// What listens at the address of its /healthz.
+    /// What listens on the address of its /healthz.
     pub listener: Listener,
     /// Whether SIGKILL is pending for it.
     pub is_killed: bool,
@@ -360,7 +360,7 @@ fn throttled(process: &ProcEntry) -> Throttled {
     throttled
 }
 
-/// What listens at `address`, of all addresses too. A listener's `rx_queue` is the length of its accept queue.
+/// What listens on `address`, of all addresses too. A listener's `rx_queue` is the length of its accept queue.
 fn listener(address: SocketAddr) -> Listener {
     let table = if address.is_ipv4() { procfs::net::tcp() } else { procfs::net::tcp6() };
     // A listener at [::] takes IPv4 connections as well.

@@ -90,7 +90,7 @@ pub async fn ask_configuration(kubeconfig: Option<&Path>, snapshot: &mut Snapsho
     }
 }
 
-/// Checks whether a process listens at the container runtime's socket.
+/// Checks whether a process listens on the container runtime's socket.
 pub async fn try_socket(snapshot: &mut Snapshot) {
     if snapshot.lifecycle == Lifecycle::BeforeFirstStart || snapshot.machine.cri.socket != Some(Socket::Present) {
         return;

@@ -119,7 +119,7 @@ impl RunningKubelet {
             Some(Probe::Impossible(why)) => format!("{name} runs, but its /healthz cannot be probed: {why}"),
             _ if self.failed.count < FAILURES_IN_A_ROW => return None,
             _ if self.is_unprobed => format!("{name} does not run; its /healthz is disabled (healthzPort: 0)"),
-            Some(Probe::Healthy) => format!("another process than {name} answers on its /healthz"),
+            Some(Probe::Healthy) => format!("a process other than {name} answers on its /healthz"),
             Some(Probe::Refused) => format!("{name} refuses connections to its /healthz"),
             Some(Probe::NoHttp) => format!("{name} accepts connections to its /healthz and does not speak HTTP"),
             Some(Probe::Status(status)) => format!("{name} answers HTTP {status} on /healthz"),
@@ -208,7 +208,7 @@ impl RunningKubelet {
         }
         let nobody_listens = failed.samples.last().is_some_and(|sample| sample.listener == Listener::Nobody);
         if self.has_answered && nobody_listens && self.last_probe == Some(Probe::Refused) {
-            return Some("nothing listens at its port any more".into());
+            return Some("nothing listens on its port any more".into());
         }
         // The seconds so far are left out: each would be another message.
         failed.lease.is_old(now).then(|| "it does not renew its Lease".into())

@@ -23,12 +23,12 @@ const SILENT_FOR: Duration = Duration::from_mins(1);
 /// The kubelet reports on the Node that the runtime is down until some seconds after it answers again.
 const KUBELET_CATCHES_UP: Duration = Duration::from_mins(1);
 
-/// A thread that has been in one uninterruptible wait for so long is stuck.
+/// A thread that has been in one uninterruptible wait for this long is stuck.
 const STUCK_FOR: Duration = Duration::from_secs(10);
 /// The same while the host, or one limited cgroup, waits for memory or processors: no read of a page takes so long.
 const STUCK_ON_BUSY_HOST_FOR: Duration = Duration::from_mins(5);
 
-/// The process that listens at the socket.
+/// The process that listens on the socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Listener {
     pub(super) id: ProcessId,
@@ -201,7 +201,7 @@ impl Runtime {
         }
         // Whether a process of the unit runs, or has ended while we watched.
         let is_known = self.service.running.is_some() || self.service.last_end.is_some();
-        let unserved = format!("nothing listens at {}", self.socket());
+        let unserved = format!("nothing listens on {}", self.socket());
         let is_guess = !self.is_served() && self.endpoint.as_ref().is_none_or(|endpoint| endpoint.is_guess);
         // If no process of the unit is known, the message has that too.
         let finding = |why: String| not_found(if is_known { why } else { format!("{unserved}, and {why}") });
@@ -312,10 +312,10 @@ impl Runtime {
                 if self.failed.without_listener >= FAILURES_IN_A_ROW
                     && (self.is_served() || self.kubelet_agrees.is_some()) =>
             {
-                let message = format!("{unit} runs, but nothing listens at {socket}: see journalctl -u {unit}");
+                let message = format!("{unit} runs, but nothing listens on {socket}: see journalctl -u {unit}");
                 Some(View::found(Reason::ContainerRuntimeDown, message))
             }
-            Probe::NoListener => unconfirmed(format!("{unit} runs, and nothing listens at {socket}")),
+            Probe::NoListener => unconfirmed(format!("{unit} runs, and nothing listens on {socket}")),
             Probe::Impossible(why) if self.endpoint.is_none() => Some(View::Unknown(not_found(why))),
             Probe::Impossible(why) => unconfirmed(format!("{name} cannot be probed: {why}")),
             Probe::NotReady(why) => match &self.kubelet_agrees {

@@ -74,7 +74,7 @@ impl Reconciler {
             .flat_map(|node| self.sender.obsolete(node));
         let kept = kept.map(|shown| {
             let kind = &shown.kind;
-            format!("condition {kind} is of no custom check any more and cannot be removed: list the type in checkTypes until the Node no longer shows it")
+            format!("condition {kind} no longer belongs to a custom check, but cannot be removed: list the type in checkTypes until the Node no longer shows it")
         });
         Some(refused.chain(kept).collect::<Vec<_>>().join("; ")).filter(|all| !all.is_empty())
     }

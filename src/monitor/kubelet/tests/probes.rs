@@ -24,7 +24,7 @@ fn failed_probes_and_a_state_that_confirms_them_are_a_hang() {
     for (probe, sample, evidence) in [
         (Probe::TimedOut, state('T'), "it is stopped by a signal (state T)"),
         (Probe::TimedOut, frozen, "its cgroup /system.slice/kubelet.service is frozen"),
-        (Probe::Refused, no_listener, "nothing listens at its port any more"),
+        (Probe::Refused, no_listener, "nothing listens on its port any more"),
     ] {
         let mut story = Story::healthy();
         story.fail(812, &probe, &sample);
@@ -188,7 +188,7 @@ fn a_kubelet_that_is_suspended_is_a_hang_whoever_answers_and_if_it_serves_no_hea
     let mut foreign = Story::healthy();
     foreign.fail(812, &Probe::Healthy, &stopped);
     let message = foreign.reports(Status::False, Reason::KubeletHung);
-    let wanted = "another process than kubelet pid 812 answers on its /healthz; it is stopped by a signal (state T)";
+    let wanted = "a process other than kubelet pid 812 answers on its /healthz; it is stopped by a signal (state T)";
     assert_eq!(message, wanted);
     foreign.probe(812, Probe::Healthy);
     foreign.reports(Status::True, Reason::KubeletIsHealthy);

@@ -1,4 +1,4 @@
-//! Who listens at the socket: the main process of a unit, a child of it, systemd, or another process.
+//! Who listens on the socket: the main process of a unit, a child of it, systemd, or another process.
 
 use super::*;
 

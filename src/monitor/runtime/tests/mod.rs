@@ -240,7 +240,7 @@ fn a_stop_job_is_no_fault_and_a_restart_job_changes_nothing() {
     restarted.keeps_what_is_shown();
     restarted.now += GRACE;
     let message = restarted.reports(Status::False, Reason::ContainerRuntimeDown);
-    assert!(message.starts_with("containerd.service runs, but nothing listens at /run/containerd/"), "{message}");
+    assert!(message.starts_with("containerd.service runs, but nothing listens on /run/containerd/"), "{message}");
 
     let mut hanging = Story::healthy();
     hanging.job(JobKind::Stop);
