@@ -17,7 +17,7 @@ pub struct ApiFacts {
     pub reach: Reach,
     /// Until when the credential is valid; none if it does not say.
     pub credential_until: Option<Timestamp>,
-    /// Whether the settings have everything read and nothing written.
+    /// Whether this is a dry run: the agent reads everything and writes nothing.
     pub is_dry_run: bool,
     /// The Node, as last observed by the watch; none before that, and while the Node does not exist.
     pub node: Option<NodeFacts>,
@@ -118,7 +118,7 @@ pub struct LeaseFacts {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SyncLoop {
     Runs,
-    /// It has begun no round for five minutes: so many answers since the last other one, the first and the last of them at these times.
+    /// It has begun no round for five minutes: the number of such answers in a row, and the times of the first and the last.
     Stalled {
         answers: u32,
         first: Uptime,

@@ -38,7 +38,7 @@ pub fn replace(path: &Path, mode: u32, text: &str) -> io::Result<()> {
     replaced
 }
 
-/// What differs once a file has been written or replaced, or a name in a directory has come or gone.
+/// State that changes when a file is written or replaced, or when the names in a directory change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileState {
     path: PathBuf,

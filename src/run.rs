@@ -177,7 +177,7 @@ impl Tasks {
         running.spawn(again("the custom checks' monitor", inputs.clone(), monitor::custom::run));
         running.spawn(again("the bootstrap's monitor", inputs, monitor::bootstrap::run));
         running.spawn(named("the publisher", publisher.run()));
-        // Behind the monitors, which ask for its lines when they start.
+        // After the monitors, which ask for its lines when they start.
         running.spawn(named("the reader of the kernel's log", kernel_log.clone().follow(troubles.clone())));
         Self { running, reports: received, desired, transitions, api, kubelet, watched, kernel_log, timeline, metrics }
     }

@@ -41,7 +41,7 @@ struct ConditionState {
 
 #[derive(Debug, Clone)]
 struct Problem {
-    /// None of a reason that only another version of nodevigil knows.
+    /// None if only another version of nodevigil knows the reason.
     reason: Option<Reason>,
     name: String,
     message: String,

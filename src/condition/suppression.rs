@@ -36,7 +36,7 @@ impl Suppression {
 pub enum MaintenanceSignal {
     /// A condition of that type with status `True`.
     Condition(&'static str),
-    /// The same on a Node that is cordoned (`spec.unschedulable`). An administrator clears it, and may forget to.
+    /// The same, only while the Node is cordoned (`spec.unschedulable`). An administrator clears the condition, and may forget to.
     Drain(&'static str),
     /// A label with that key and one of these values.
     Label(&'static str, &'static [&'static str]),

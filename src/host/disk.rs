@@ -127,7 +127,7 @@ pub async fn probe(paths: Vec<PathBuf>, events: UnboundedSender<(PathBuf, Event)
 }
 
 /// The context switches so far of a thread that waits in the kernel and takes no signal (state D): the same number means the same
-/// wait. None of a thread in another state.
+/// wait. None for a thread in another state.
 pub fn uninterruptible_wait(tid: i32) -> Option<u64> {
     let thread = Process::new(tid).ok()?;
     let status = thread.status().ok()?;

@@ -16,7 +16,7 @@ pub struct Group {
     pub state: String,
     /// The longest wait of them. Go prints no wait of less than a minute.
     pub minutes: u64,
-    /// What of the kubelet they belong to, and what they wait for, if that is known.
+    /// The part of the kubelet to which they belong, and what they wait for, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]

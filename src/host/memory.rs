@@ -29,7 +29,7 @@ pub struct Reading {
 pub struct Reclaim {
     /// The pages that kswapd scanned. It works for the host, never for the limit of a cgroup.
     pub scanned_pages: u64,
-    /// What of files was read again soon after it was dropped, in bytes.
+    /// The bytes of file pages that were read again soon after they were dropped.
     pub refaulted_bytes: u64,
     /// How long all tasks have waited for memory at once, and so also for swap (Documentation/accounting/psi.rst); none where the kernel
     /// does not report it.

@@ -34,7 +34,8 @@ impl Subject {
         Self::of_certificate(&BASE64_STANDARD.decode(data).ok()?)
     }
 
-    /// That of a signed token: the Node that it is bound to, or that its pod runs on, else the one in its user's name. None of an opaque token.
+    /// The subject of a signed token: the Node to which the token is bound, or on which its pod runs, else the one in its user's name. An opaque
+    /// token has none.
     pub fn of_token(token: &str) -> Option<Self> {
         let payload = token.trim().split('.').nth(1)?;
         let claims: Value = serde_json::from_slice(&BASE64_URL_SAFE_NO_PAD.decode(payload).ok()?).ok()?;

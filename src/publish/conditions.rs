@@ -52,7 +52,7 @@ struct Sender {
     names: Names,
     types: BTreeMap<&'static str, TypeState>,
     tainter: Tainter,
-    /// Whether a request may have been carried out whose answer has not come.
+    /// Whether a request without an answer may have been carried out.
     must_read: bool,
     /// [`Desired::without_taints`] at the last step.
     without_taints: bool,
@@ -62,7 +62,7 @@ struct Sender {
     heartbeat_at: Uptime,
     /// Until then conditions of ours stay on the Node that the settings no longer name: the policy did not let them be removed.
     keeps_until: Uptime,
-    /// Whether the last apply was taken, so that the API server refuses only what it leaves out.
+    /// Whether the API server accepted the last apply, so that it refuses only what that apply left out.
     takes_rest: bool,
 }
 

@@ -128,7 +128,7 @@ impl ApiConnection {
         self.backoff().until(now).max(lock(&self.spread).until(now))
     }
 
-    /// The same of an Event.
+    /// The same for an Event.
     fn closed_to_events_until(&self) -> Option<Uptime> {
         let now = uptime();
         self.backoff().until(now).max(lock(&self.spread).event_until(now))

@@ -45,7 +45,7 @@ pub struct EventQueue {
     /// Whether no Event is sent.
     pub is_dry_run: bool,
     budget: Budget,
-    /// The same of custom checks, which take nothing from nodevigil's own.
+    /// The budget of custom checks, which take nothing from nodevigil's own.
     custom_budget: Budget,
     /// When the troubles are checked next. A trouble that ends within a minute rarely becomes an Event.
     check_at: Uptime,

@@ -1,4 +1,4 @@
-//! The credential for the API server: the first of four identities that exists. If that one cannot be used, this is an error; the next one
+//! The credential for the API server: the first of four identities that exists. If it is unusable, that is an error, and the next one
 //! is not tried, because it may have other permissions.
 //!
 //! Everything here blocks on files and belongs into `spawn_blocking`.

@@ -23,13 +23,13 @@ use crate::trouble::Trouble;
 
 /// How applies are named if the API server refuses them.
 const APPLY: &str = "apply conditions";
-/// So many writes in succession without an answer are a trouble, if reads are answered.
+/// This many unanswered writes in a row are a trouble if reads are answered.
 const MAX_FAILED_WRITES: u32 = 5;
 /// The longest time between two attempts to watch.
 const LONGEST_DELAY: Duration = Duration::from_secs(30);
 /// A Node that does not exist is read again after this time: the watch alone may be minutes late when it fails as well.
 const READ_MISSING_EVERY: Duration = Duration::from_secs(15);
-/// One that does not exist for this time is a trouble. A kubelet that joins registers it within seconds.
+/// A Node that is missing for this long is a trouble. A kubelet that joins registers its Node within seconds.
 const MISSING_FOR: Duration = Duration::from_secs(30);
 
 /// The Node of one name, with one client.

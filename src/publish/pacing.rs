@@ -6,11 +6,11 @@ use std::time::Duration;
 use crate::condition::Uptime;
 
 const FIRST_DELAY: Duration = Duration::from_millis(250);
-/// Failures are forgotten when the next one comes so long after it could have come.
+/// Failures are forgotten if none follows for this time after the delay.
 const FORGOTTEN_AFTER: Duration = Duration::from_mins(1);
-/// What is refused for want of a right waits for so long: a person has to change something.
+/// The delay after a refusal for lack of permission: a person has to change something.
 const LONGEST_DENIED: Duration = Duration::from_mins(1);
-/// So many failures it counts as at once: the first one waits for 8 to 16 seconds.
+/// Such a refusal counts as this many failures, so the first delay is 8 to 16 seconds.
 const DENIED_COUNTS: u32 = 6;
 
 /// Exponential backoff with jitter, so that the nodes of a cluster do not retry all at once.
@@ -94,7 +94,7 @@ impl Spread {
         self.event_until(now).filter(|_| !self.is_urgent)
     }
 
-    /// The same of an Event. Even one about a problem can wait, because the condition says the same.
+    /// The same for an Event. Even one about a problem can wait, because the condition says the same.
     pub fn event_until(&self, now: Uptime) -> Option<Uptime> {
         (now < self.next).then_some(self.next)
     }

@@ -26,12 +26,12 @@ use crate::trouble::{Trouble, Troubles};
 
 /// How often the credential's files are checked: a node that joins gets them at any moment.
 pub const CHECK_EVERY: Duration = Duration::from_secs(10);
-/// The same while they can be used.
+/// The same while they are usable.
 const CHECK_USED_EVERY: Duration = Duration::from_mins(1);
 /// The time for reading the credential's files: a disk may hang.
 const READ_DEADLINE: Duration = Duration::from_secs(10);
 const RENEW_BEFORE: Duration = Duration::from_mins(1);
-/// So long before its end a credential that nothing renews is a trouble.
+/// A credential that nothing renews is a trouble this long before it expires.
 const RENEWED_BEFORE: SignedDuration = SignedDuration::from_hours(7 * 24);
 
 /// A client, and what it was built with.
@@ -118,7 +118,7 @@ pub async fn connect_with(kubeconfig: PathBuf, node: &str) -> Result<Client> {
     Ok(read_files(move || unobserved().connect(config, &node)).await??)
 }
 
-/// What chooses the identity. It belongs into [`read_files`].
+/// Everything that determines the identity. It belongs in [`read_files`].
 fn choice(settings: &KubernetesSettings, kubelet: Option<PathBuf>) -> impl FnOnce() -> Option<Source> + Send + 'static {
     let settings = settings.kubeconfig.clone();
     move || identity::choose(settings.as_deref(), Path::new(OWN_KUBECONFIG), kubelet.as_deref())

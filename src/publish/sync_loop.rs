@@ -32,7 +32,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 /// pkg/kubelet/kubelet.go). The same status has another text if the kubelet cannot ask the API server for our rights.
 const STALLED: &str = "sync Loop";
 const MAX_ANSWER_BYTES: usize = 4096;
-/// After so many questions without an answer the loop is not watched.
+/// After this many unanswered questions the loop counts as not watched.
 const MAX_SILENT: u32 = 3;
 
 /// How the kubelet has answered.

@@ -21,10 +21,10 @@ const MARKER: &str = "/var/lib/nodevigil/boot.json";
 const PSTORE: [&str; 2] = ["/sys/fs/pstore", "/var/lib/systemd/pstore"];
 const MAX_PSTORE_FILES: usize = 64;
 const MAX_BYTES: u64 = 1 << 20;
-/// What is said of a panic, and of the records of that boot.
+/// How much of a panic is quoted, and how many records of that boot are named.
 const PANIC_LINES: usize = 3;
 const MAX_PANIC_BYTES: usize = 400;
-/// Between the line that says why and that of the panic there are registers and a call trace. What is farther away is older.
+/// Registers and a call trace separate the line with the cause from the line of the panic. Lines farther away are older.
 const MAX_PANIC_TRACE: usize = 120;
 const MAX_NAMES: usize = 3;
 
@@ -64,7 +64,7 @@ impl Marker {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LastBoot {
     pub message: String,
-    /// Whether nothing speaks for a reset or a crash.
+    /// Whether nothing indicates a reset or a crash.
     pub is_clean: bool,
 }
 

@@ -31,11 +31,11 @@ use crate::trouble::Troubles;
 
 /// The hidden subcommand that completes a record.
 pub const SUBCOMMAND: &str = "complete-record";
-/// Its own deadlines end earlier. But it cannot end while one of its threads waits for a dead disk.
+/// The child's own deadlines are shorter, but it cannot exit while one of its threads waits for a dead disk.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// A serial console can hang.
 const CONSOLE_TIMEOUT: Duration = Duration::from_secs(2);
-/// So that the condition leaves the host first, and journald takes in what the process wrote at its end.
+/// The condition leaves the host first, and journald receives the last lines of the process.
 const START_AFTER: Duration = Duration::from_millis(250);
 /// Records that wait; an hour has no more than twenty.
 const WAITING: usize = 8;

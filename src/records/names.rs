@@ -18,7 +18,7 @@ const RECORDED: [ConditionType; 5] = [
     ConditionType::NodeKernelHealthy,
     ConditionType::NodeMemoryHealthy,
 ];
-/// The same problem again within this time is that of the record before.
+/// If the same problem returns within this time, it belongs to the previous record.
 const SAME_WITHIN: Duration = Duration::from_mins(5);
 const MAX_PER_HOUR: usize = 20;
 const HOUR: Duration = Duration::from_hours(1);

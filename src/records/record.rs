@@ -35,7 +35,7 @@ pub struct Record {
     /// The parts that could not be read, or not wholly, and why.
     #[serde(default)]
     pub missing: BTreeMap<String, String>,
-    /// How long it took to read them; none of a record that was not completed.
+    /// How long reading took; none if the record was not completed.
     #[serde(default)]
     pub took_millis: Option<u64>,
 }

@@ -236,7 +236,7 @@ fn router(metrics: Metrics) -> Router {
     Router::new().route("/metrics", get(page)).route("/healthz", get(async || "ok\n"))
 }
 
-/// Whether the client lists OpenMetrics, however much it prefers another format.
+/// Whether the client lists OpenMetrics, even if it prefers another format.
 fn accepts_openmetrics(headers: &HeaderMap) -> bool {
     let mut accepted = headers.get_all(ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
     accepted.any(|accept| accept.to_ascii_lowercase().contains("application/openmetrics-text"))

@@ -1,11 +1,11 @@
-//! What a kubelet gets from the files of a host, where each part of it comes from, and what is wrong with it.
+//! The configuration that a kubelet gets from the files of a host, the origin of each part, and what is wrong with it.
 //!
-//! [`resolve`] does all steps, and [`lint`] judges what comes out. The steps, for those who need one alone:
+//! [`resolve`] does all steps, and [`lint`] judges the result. The single steps:
 //! [`candidate_units`], [`resolve_unit`], [`resolve_command`], [`parse_flags`], [`load_config`], [`effective_settings`].
-//! [`plan`] tries the edits that findings come with, and [`rules()`] lists the rules.
+//! [`plan`] tries the edits that findings suggest, and [`rules()`] lists the rules.
 //!
 //! Files come through a [`Tree`]: [`HostTree`] reads a directory as the root of a host, and [`MemoryTree`] holds files for
-//! tests. Nothing else here opens a file, starts a process or asks the network.
+//! tests. Nothing else here opens a file, starts a process or uses the network.
 
 pub mod fix;
 pub mod kubelet;

@@ -1,4 +1,4 @@
-//! Text that may be shown: it steers no terminal, and secrets in it are stars.
+//! Makes text safe to show: without control characters that steer a terminal, and with asterisks in place of secrets.
 
 mod secrets;
 

@@ -11,7 +11,7 @@ use similar::TextDiff;
 
 use crate::settings::rule::severity_name;
 
-/// How words begin that are about the output alone.
+/// The beginnings of options that affect only the output.
 const OUTPUT_OPTIONS: [&str; 8] =
     ["--fix", "--verbose", "-v", "--output=", "-o", "--output-file=", "--color=", "--once="];
 

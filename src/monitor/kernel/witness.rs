@@ -5,11 +5,11 @@ use std::time::Duration;
 use crate::condition::Uptime;
 use crate::host::kernel::Counters;
 
-/// Two readings of a processor's time are at least so far apart.
+/// The least time between two readings of a processor's time.
 const READINGS_APART: Duration = Duration::from_secs(10);
 /// A stall is logged after it has begun, and a reading may be older than the line.
 const STALL_BEGAN: Duration = Duration::from_mins(1);
-/// What the kernel has logged a line with. Its counter and flag are set by the function that logs the line, and so confirm nothing of its own.
+/// The kernel's function that has logged a line. It also sets a counter and a flag, which therefore do not confirm its own line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Detector {
     Hardware,

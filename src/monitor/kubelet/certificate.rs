@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::condition::{Finding, Reason, Uptime, View};
 use crate::host::credential::ClientCertificate;
 
-/// A certificate is about to expire so long before its end, or in the last tenth of its life if that is shorter: the kubelet renews it
+/// A certificate is about to expire in this time before its end, or in the last tenth of its life if that is shorter: the kubelet renews it
 /// when 70 to 90 % are over (`k8s.io/client-go/util/certificate`).
 const EXPIRING: SignedDuration = SignedDuration::from_hours(7 * 24);
 const LAST_PART: i32 = 10;

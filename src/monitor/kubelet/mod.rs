@@ -30,20 +30,20 @@ use crate::host::{blocking, journal};
 
 /// Time between the starts of two probes of a kubelet that answers, or samples of one that serves no /healthz.
 const PROBE_EVERY: Duration = Duration::from_secs(10);
-/// How often it is looked at in between whether a signal has stopped it, which costs a tenth of a probe.
+/// The interval between probes at which the agent checks whether a signal has stopped the kubelet. That costs a tenth of a probe.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// The same for one that does not, and for one that has not for long: then the problem is known, and nothing is to be found out fast.
+/// The same for a kubelet that does not answer, and for one that has been silent for long, whose problem is known.
 const PROBE_EVERY_SILENT: Duration = healthz::TIMEOUT;
 const PROBE_EVERY_SILENT_LONG: Duration = Duration::from_secs(5);
 const SILENT_LONG: Duration = Duration::from_mins(1);
 const FIND_HOLDER_EVERY: Duration = Duration::from_secs(30);
-/// It takes milliseconds if a thread is free.
+/// Reading takes milliseconds if a thread is free.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// systemd announces a process before its exec; its command line is read after this time.
 const EXEC_WAIT: Duration = Duration::from_millis(200);
-/// It is read again after this time, until the kubelet answers. From then on it is read again for the client certificate alone.
+/// The facts are read again after this time until the kubelet answers, and afterwards only for the client certificate.
 const READ_FACTS_EVERY: Duration = Duration::from_secs(5);
-/// The same while the next child of the unit's main process is awaited.
+/// The interval while the next child of the unit's main process is awaited.
 const FIND_CHILD_EVERY: Duration = Duration::from_secs(1);
 
 /// A result of the work outside the loop, which must not wait for a kubelet or a disk.

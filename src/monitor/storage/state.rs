@@ -19,7 +19,7 @@ const PROMPTED_EVERY: Duration = Duration::from_secs(15);
 /// What lines about a file system or a disk contain. Which one they are about is left to the probe.
 const OF_STORAGE: [&str; 10] =
     ["XFS", "EXT4-fs", "JBD2", "journal", "BTRFS", "I/O", "error, dev ", "nvme", "device-mapper", "md/raid"];
-/// The same of a directory that does not exist, or whose file system is probed for another one.
+/// The same for a directory that does not exist, or whose file system is probed for another directory.
 const SEARCH_EVERY: Duration = Duration::from_mins(10);
 /// Where a kubelet without --root-dir keeps its files: of kubeadm and most distributions, `MicroK8s`, k0s.
 const KUBELET_DIRECTORIES: [&str; 3] =

@@ -1,4 +1,4 @@
-//! A tree with some files written anew, in memory.
+//! A tree with some files replaced, in memory.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -63,7 +63,7 @@ fn controllers(mount: &MountInfo) -> String {
     names.join(",")
 }
 
-/// Beside version 1, systemd needs its named hierarchy and version 2; it would mount the latter itself, and the nodes
+/// Next to version 1, systemd needs its named hierarchy and version 2; it would mount the latter itself, and the nodes
 /// would share it. Mounts below `at` what the machine does not have.
 pub fn ensure_systemd_hierarchies(at: &Path) -> Result<()> {
     let known = hierarchies()?;

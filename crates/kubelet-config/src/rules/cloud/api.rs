@@ -41,7 +41,7 @@ pub(in crate::rules) fn registered_before(snapshot: &Snapshot, report: &mut Repo
     if has_provider_id(cluster) || taints.iter().any(|taint| taint == UNINITIALIZED) {
         return;
     }
-    // A kubelet that runs without the flag comes first: SD021 names it, and a Node made anew now would be no better.
+    // A kubelet that runs without the flag comes first: SD021 names it, and a Node created again now would be no better.
     let runs_with = |argv: &[String]| parse_argv(argv, &used.at).value("cloud-provider") == Some("external");
     if snapshot.observed.process.as_ref().is_some_and(|process| !runs_with(&process.argv)) {
         return;
