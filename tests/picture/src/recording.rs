@@ -14,6 +14,8 @@ pub const COLUMNS: usize = 96;
 pub const ROWS: usize = 34;
 /// The terminal clears a line of progress by it (`EL` of ECMA-48).
 const CLEAR: &str = "\x1b[K";
+/// Ends a color.
+const RESET: &str = "\x1b[0m";
 
 #[derive(Debug)]
 pub struct Recording {
@@ -56,6 +58,17 @@ fn cut(line: &str) -> String {
     fitting
 }
 
+/// A line that fills the terminal was cut: the last character makes room for an ellipsis.
+fn with_ellipsis(line: &str) -> String {
+    let (text, end) = line.strip_suffix(RESET).map_or((line, ""), |text| (text, RESET));
+    let is_cut = Line { at: 0.0, text: line.to_owned() }.plain().chars().count() == COLUMNS;
+    let mut text = text.to_owned();
+    if is_cut && text.pop().is_some() {
+        text.push('…');
+    }
+    text + end
+}
+
 impl Recording {
     /// Reads an asciicast that [`record`] wrote.
     pub fn read(cast: &str) -> Result<Self> {
@@ -63,7 +76,8 @@ impl Recording {
             let event: Value = serde_json::from_str(json)?;
             let at = event[0].as_f64().context("an event begins with its time")?;
             let text = event[2].as_str().context("an event ends with its text")?;
-            Ok(Line { at, text: text.trim_end().to_owned() })
+            // A line of progress was replaced before.
+            Ok(Line { at, text: with_ellipsis(text.replace('\r', "").trim_end()) })
         };
         // The first line is about the terminal.
         Ok(Self { lines: cast.lines().skip(1).map(line).collect::<Result<_>>()? })
