@@ -139,6 +139,12 @@ fn encode_conditions(encoder: &mut DescriptorEncoder<'_>, conditions: &[Conditio
         Status::ALL.iter().map(sample)
     });
     gauges(encoder, "nodevigil_condition", "Whether the condition has this status: 1 or 0", of_status)?;
+    let of_problem = conditions.iter().map(|shown| {
+        let status = shown.kind.problem_status().name();
+        ([("type", shown.kind.name()), ("status", status)], u64::from(shown.is_problem()))
+    });
+    let help = "1 while the condition shows a problem, else 0; the label status is the status that means a problem";
+    gauges(encoder, "nodevigil_condition_problem", help, of_problem)?;
     let of_reason = conditions.iter();
     let of_reason = of_reason.map(|shown| ([("type", shown.kind.name()), ("reason", shown.reason.as_str())], 1));
     gauges(encoder, "nodevigil_condition_reason", "1 for the reason that the condition shows", of_reason)
@@ -292,9 +298,17 @@ nodevigil_kubelet_probe_seconds_bucket{le="+Inf"} 1
 nodevigil_condition{type="KubeletHealthy",status="True"} 0
 nodevigil_condition{type="KubeletHealthy",status="False"} 1
 nodevigil_condition{type="KubeletHealthy",status="Unknown"} 0
+nodevigil_condition{type="MemoryExhaustionImminent",status="True"} 0
+nodevigil_condition{type="MemoryExhaustionImminent",status="False"} 1
+nodevigil_condition{type="MemoryExhaustionImminent",status="Unknown"} 0
+# HELP nodevigil_condition_problem 1 while the condition shows a problem, else 0; the label status is the status that means a problem
+# TYPE nodevigil_condition_problem gauge
+nodevigil_condition_problem{type="KubeletHealthy",status="False"} 1
+nodevigil_condition_problem{type="MemoryExhaustionImminent",status="True"} 0
 # HELP nodevigil_condition_reason 1 for the reason that the condition shows
 # TYPE nodevigil_condition_reason gauge
 nodevigil_condition_reason{type="KubeletHealthy",reason="KubeletHung"} 1
+nodevigil_condition_reason{type="MemoryExhaustionImminent",reason="MemoryIsAvailable"} 1
 # HELP nodevigil_api_requests Requests to the API server, by verb and outcome.
 # TYPE nodevigil_api_requests counter
 nodevigil_api_requests_total{verb="patch",outcome="success"} 1
@@ -337,14 +351,19 @@ process_open_fds VALUE
 "#;
 
     fn metrics(troubles: &Troubles) -> (Metrics, RequestCounts) {
-        let condition = Condition {
-            kind: ConditionType::KubeletHealthy,
+        // One is a problem; to the other the same status means health.
+        let shown = [
+            (ConditionType::KubeletHealthy, "KubeletHung"),
+            (ConditionType::MemoryExhaustionImminent, "MemoryIsAvailable"),
+        ];
+        let conditions = shown.map(|(kind, reason)| Condition {
+            kind,
             status: Status::False,
-            reason: "KubeletHung".into(),
+            reason: reason.into(),
             message: "m".into(),
             since: Uptime::ZERO,
-        };
-        let desired = Desired { conditions: vec![condition], ..Desired::default() };
+        });
+        let desired = Desired { conditions: conditions.into(), ..Desired::default() };
         let requests = RequestCounts::default();
         let facts = ApiFacts { credential_until: Some("2027-01-29T00:00:00Z".parse().unwrap()), ..ApiFacts::default() };
         let api = watch::channel(facts).1;
