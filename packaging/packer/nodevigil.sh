@@ -1,21 +1,23 @@
 #!/bin/sh
 # Puts nodevigil into an image: for Packer's shell provisioner, a chroot, or anything else that runs as root in the image.
 #   NODEVIGIL_DEB=/tmp/nodevigil_VERSION_amd64.deb nodevigil.sh
-# NODEVIGIL_UNIT: the unit that starts the kubelet (kubelet.service). NODEVIGIL_KUBEADM=no: kubeadm does not write its flags.
-# Starts nothing. Exit code 1: `nodevigil check` has found an error in the image.
+# NODEVIGIL_UNIT: the unit that starts the kubelet (kubelet.service). NODEVIGIL_KUBEADM: whether kubeadm writes the kubelet's flags, yes or no
+# (yes for kubelet.service).
+# Starts nothing. Exit code 1: `nodevigil check` has found an error in the image. An image without a kubelet is not checked.
 set -eu
 
 unit=${NODEVIGIL_UNIT:-kubelet.service}
+case "$unit" in kubelet.service) kubeadm=yes ;; *) kubeadm=no ;; esac
 units=/etc/systemd/system
 
 DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends "$NODEVIGIL_DEB"
 systemctl enable nodevigil.service
 
-# The check runs before each start of the kubelet, once kubeadm has written its part. With Wants= instead of Requires=, a kubelet with a
-# mistake starts nevertheless.
+# The check runs before each start of the kubelet, once kubeadm has written its part. With Wants=, a kubelet with a mistake starts
+# nevertheless.
 mkdir -p "$units/$unit.d" "$units/nodevigil-preflight.service.d"
-printf '[Unit]\nWants=nodevigil-preflight.service\n' >"$units/$unit.d/05-nodevigil.conf"
-if [ "${NODEVIGIL_KUBEADM:-yes}" = yes ]; then
+printf '[Unit]\nWants=nodevigil-preflight.service\nAfter=nodevigil-preflight.service\n' >"$units/$unit.d/05-nodevigil.conf"
+if [ "${NODEVIGIL_KUBEADM:-$kubeadm}" = yes ]; then
   printf '[Unit]\nConditionPathExists=/var/lib/kubelet/kubeadm-flags.env\n' >"$units/nodevigil-preflight.service.d/10-kubeadm.conf"
 fi
 
@@ -26,4 +28,7 @@ mkdir -p /etc/systemd/system-preset
 echo 'enable nodevigil.service' >/etc/systemd/system-preset/10-nodevigil.preset
 
 # The nodes check the rules about the running machine (RT: container runtime and cgroups, KN: kernel, swap and clock).
-nodevigil check --phase=before --severity=warning --ignore=RT,KN
+code=0
+nodevigil check --phase=before --severity=warning --ignore=RT,KN || code=$?
+# 2: no kubelet is in the image yet.
+[ "$code" -eq 2 ] || exit "$code"

@@ -10,6 +10,8 @@ use anyhow::{Context as _, Result, ensure};
 use crate::scene::{ObservedNode, Scene};
 use crate::support::repository;
 
+const DROP_INS: &str = "/etc/systemd/system/kubelet.service.d";
+
 /// A node without what the harness installs of the agent, with its kubeconfig and settings, and with the package at `to`.
 fn node_with(scene: &Scene, package: &str, to: &str) -> Result<Arc<ObservedNode>> {
     let node = scene.ready_with(|node| node)?;
@@ -50,9 +52,16 @@ pub fn a_deb_is_installed_upgraded_and_purged(scene: &Scene) -> Result<()> {
     node.restart_agent(install)?;
     node.kubelet().ensure_no_flip(&healthy)?;
 
+    // A kubelet that requires the preflight runs on.
+    node.sh(&format!(
+        "mkdir -p {DROP_INS}
+         printf '[Unit]\\nRequires=nodevigil-preflight.service\\n' >{DROP_INS}/05-nodevigil.conf
+         systemctl daemon-reload"
+    ))?;
     let removed = node.sh("dpkg --remove nodevigil")?;
     ensure!(removed.contains("removed conditions KubeletHealthy"), "{removed}");
     ensure_nothing_on_node(scene, &node)?;
+    node.sh(&format!("systemctl is-active kubelet && rm {DROP_INS}/05-nodevigil.conf && systemctl daemon-reload"))?;
     node.sh("test ! -e /usr/bin/nodevigil -a ! -e /var/lib/nodevigil -a ! -e /run/nodevigil -a -e /etc/nodevigil/kubeconfig")?;
     let (_, state) =
         node.run("systemctl is-active nodevigil; ls /etc/systemd/system/*.wants 2>/dev/null | grep nodevigil")?;
