@@ -65,7 +65,8 @@ for part in "--show-only templates/policy.yaml" "--set policy=false"; do
   # shellcheck disable=SC2086
   "$helm" template nodevigil "$chart" --no-hooks $part | sed '/^ *helm\.sh\/chart:/d; /^ *app\.kubernetes\.io\/managed-by:/d'
 done >"$dist/nodevigil.yaml"
-for refused in "--namespace=default" "--set=noSuchValue=1" "--set=taints=true,policy=false" "--set=extraEnv[0].value=1" "--set=checkTypes={Ready}"; do
+for refused in "--namespace=default" "--set=noSuchValue=1" "--set=taints=true,policy=false" "--set=taints=true,rbac=false" "--set=podMonitor.listen=:20258" \
+  "--set=podMonitor.listen=localhost:20258" "--set=maxUnavailable=150%" "--set=extraEnv[0].value=1" "--set=checkTypes={Ready}"; do
   ! "$helm" template nodevigil "$chart" "$refused" >/dev/null 2>&1 || fail "the chart takes $refused"
 done
 "$helm" package "$chart" --destination "$dist" >/dev/null

@@ -56,7 +56,8 @@ for kubectl was tested too, with the commands below.
 `helm uninstall` deletes the chart's objects. Then a Job removes nodevigil's conditions and taints from every Node. Agents that run as a systemd unit write theirs again. To
 move from the pod to the unit, first run `helm upgrade --reuse-values --set cleanup=false`.
 
-If the Job fails, and after `kubectl delete -f nodevigil.yaml`, run the Job by hand. The last line deletes its permissions:
+If the Job fails, after `kubectl delete -f nodevigil.yaml`, and after an upgrade with `enabled=false`, which runs no Job, run it by hand. The last line deletes its
+permissions:
 
 ```sh
 helm template nodevigil nodevigil-VERSION.tgz -n kube-system --set image.repository=REGISTRY/nodevigil --show-only templates/cleanup.yaml >cleanup.yaml

@@ -111,7 +111,11 @@ impl<'a> Trial<'a> {
         for name in [&trial.node, &trial.other] {
             let metadata = json!({"name": name, "labels": {"lab": "x"}, "annotations": {"lab": "x"}});
             let spec = json!({"taints": [{"key": "lab", "effect": "NoSchedule"}]});
-            let status = json!({"status": {"conditions": [condition("ForeignHealthy", "True")]}});
+            // Of the second, the type is the agent's, and the agent could not write it so.
+            let mut foreign = [condition("ForeignHealthy", "True"), condition("KernelDeadlock", "True")];
+            foreign[1]["message"] = "x".repeat(2000).into();
+            foreign[1]["lastTransitionTime"] = Value::Null;
+            let status = json!({"status": {"conditions": foreign}});
             trial.create(
                 "/api/v1/nodes",
                 &json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec}),

@@ -92,8 +92,9 @@ pub fn the_page_takes_three_nodes_from_a_dry_run_to_publishing_and_back(scene: &
     two.sh("systemctl start nodevigil")?;
     wait_until_healthy(two)?;
     ensure_nothing_on_node(scene, two)?;
-    three.sh(page.command("apt-get remove ")?)?;
+    three.sh(page.command("apt-get purge ")?)?;
     ensure_nothing_on_node(scene, three)?;
+    three.sh("test ! -e /etc/nodevigil")?;
     ensure!(three.run("systemctl is-active nodevigil")?.0 != 0, "it runs after its removal");
     first.kubelet().ensure_unchanged(&before)
 }
@@ -186,9 +187,24 @@ pub fn a_playbook_stops_at_the_first_node_with_a_problem(scene: &Scene) -> Resul
     ensure!(!is_good && output.contains(&format!("fatal: {one}")) && !output.contains(&two), "{output}");
     ensure!(output.contains("changed=0"), "a second run changes something: {output}");
 
+    // What a run has changed before it failed is in effect after the next one.
+    let more = format!("--extra-vars nodevigil_dry_run=true --limit {}", two.trim_matches(['[', ']']));
+    nodes[1].sh("echo wrong >/etc/nodevigil/config.d/70-wrong.toml")?;
+    let (is_good, output) = play(&more)?;
+    ensure!(!is_good && output.contains("70-wrong.toml"), "{output}");
+    nodes[1].sh("rm /etc/nodevigil/config.d/70-wrong.toml")?;
+    let before = nodes[1].property("nodevigil", "MainPID")?;
+    let (is_good, output) = play(&more)?;
+    ensure!(is_good && nodes[1].property("nodevigil", "MainPID")? != before, "the agent is the old one: {output}");
+
     let (is_good, output) = play("--extra-vars nodevigil_state=absent")?;
     ensure!(is_good, "{output}");
-    nodes.iter().try_for_each(|node| ensure_nothing_on_node(scene, node))
+    for node in &nodes {
+        ensure_nothing_on_node(scene, node)?;
+        let left = "find /etc/nodevigil /etc/systemd -name '*nodevigil.conf' -o -name '*-ansible.toml' -o -name '*-dry-run.toml'";
+        ensure!(node.sh(left)?.is_empty(), "{}", node.sh(left)?);
+    }
+    Ok(())
 }
 
 /// Runs the page's command for these nodes; returns whether it succeeded, and its output.
@@ -208,7 +224,7 @@ fn play(command: &str, more: &str, nodes: &[Arc<ObservedNode>]) -> Result<(bool,
     let deb = made("_amd64.deb")?;
     let name = deb.file_name().context("a deb has a name")?.to_string_lossy().into_owned();
     let command = command.replace("INVENTORY", &inventory.display().to_string());
-    let command = command.trim().replace(&name, &deb.canonicalize()?.display().to_string());
+    let command = command.trim().replace(&format!("/tmp/{name}"), &deb.canonicalize()?.display().to_string());
     let done = Command::new("sh")
         .args(["-c", &format!("exec 2>&1; PATH={ansible}/bin:$PATH {command} {more}")])
         .current_dir(repository().join("packaging/ansible"))
