@@ -7,8 +7,6 @@ use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags, SeekFrom, open, seek};
 use rustix::io::Errno;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::sync::{broadcast, watch};
 use tokio::time::sleep;
 
@@ -21,6 +19,8 @@ use crate::trouble::{Trouble, Troubles};
 const PATH: &str = "/dev/kmsg";
 /// The kernel hands out whole records only, of at most 8 KiB.
 const MAX_RECORD_BYTES: usize = 8 * 1024;
+/// As many as a log of 16 MiB may have, so that a storm does not keep the reading of a whole log from ending.
+const MAX_RECORDS: usize = 100_000;
 /// Records that are read before other tasks run.
 const BATCH: usize = 64;
 /// In a storm the log is read this often, with at most `BATCH` records a time; what the kernel overwrites meanwhile is lost.
@@ -99,28 +99,38 @@ impl KernelLog {
 
     async fn read_from_end(&self, is_first: bool, troubles: &Troubles) -> io::Result<std::convert::Infallible> {
         // Opened first, so that nothing is lost in between. A line that comes meanwhile counts as old and as new.
-        let log = open_at(SeekFrom::End(0))?;
+        let log = watched(open_at(SeekFrom::End(0))?)?;
         if is_first {
-            let old = open_at(SeekFrom::Start(0))?;
-            while self.read_batch(&old, &mut OomLines::default(), true)? == BATCH {
-                sleep(PAUSE).await;
-            }
+            self.read_old(&open_at(SeekFrom::Start(0))?).await?;
         }
         troubles.clear(Trouble::KernelLogUnreadable);
         self.state.send_replace(LogState::Readable);
         let mut oom = OomLines::default();
         loop {
-            log.readable().await?.retain_ready();
-            self.read_batch(&log, &mut oom, false)?;
+            let mut readable = log.readable().await?;
+            if self.read_batch(log.get_ref(), &mut oom, false)? < BATCH {
+                readable.clear_ready();
+            }
             sleep(PAUSE).await;
         }
     }
 
+    /// Reads the records from before the start. Their descriptor is not waited for: an empty log never becomes readable.
+    async fn read_old(&self, log: &OwnedFd) -> io::Result<()> {
+        for _ in 0..MAX_RECORDS / BATCH {
+            if self.read_batch(log, &mut OomLines::default(), true)? < BATCH {
+                break;
+            }
+            sleep(PAUSE).await;
+        }
+        Ok(())
+    }
+
     /// Reads the records that are there, at most `BATCH`; returns how many.
-    fn read_batch(&self, log: &AsyncFd<OwnedFd>, oom: &mut OomLines, is_old: bool) -> io::Result<usize> {
+    fn read_batch(&self, log: &OwnedFd, oom: &mut OomLines, is_old: bool) -> io::Result<usize> {
         let mut buffer = vec![0; MAX_RECORD_BYTES];
         for count in 0..BATCH {
-            match log.try_io(Interest::READABLE, |log| read(log, &mut buffer)) {
+            match read(log, &mut buffer) {
                 Ok(record) => self.pass_on(record, oom, is_old),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(count),
                 Err(error) => return Err(error),
@@ -147,8 +157,7 @@ impl KernelLog {
 pub fn last(count: usize) -> io::Result<Vec<String>> {
     let log = open(PATH, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
     let (mut lines, mut buffer) = (VecDeque::new(), vec![0; MAX_RECORD_BYTES]);
-    // As many as a log of 16 MiB may have, so that a storm does not keep it from ending.
-    for _ in 0..100_000 {
+    for _ in 0..MAX_RECORDS {
         let Ok(record) = read(&log, &mut buffer) else { break };
         let line = kernel_line(record);
         lines.extend(line.map(|(_, at, text)| format!("[{:.6}] {text}", at.as_secs())));
@@ -168,10 +177,10 @@ fn read<'b>(log: &OwnedFd, buffer: &'b mut [u8]) -> io::Result<&'b [u8]> {
     }
 }
 
-fn open_at(position: SeekFrom) -> io::Result<AsyncFd<OwnedFd>> {
+fn open_at(position: SeekFrom) -> io::Result<OwnedFd> {
     let log = open(PATH, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
     seek(&log, position)?;
-    watched(log)
+    Ok(log)
 }
 
 /// The level, the time and the text of a record `level,sequence,microseconds,…;text`, if the kernel itself wrote it: what user space writes
@@ -187,7 +196,23 @@ fn kernel_line(record: &[u8]) -> Option<(u8, Monotonic, &str)> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixDatagram;
+
     use super::*;
+
+    #[tokio::test]
+    async fn what_was_logged_before_the_start_is_read_although_nobody_has_waited_for_it() {
+        let (kernel, ours) = UnixDatagram::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        for record in [&b"6,1,1,-;first\n"[..], b"12,2,2,-;of a program\n", b"6,3,3,-;second\n"] {
+            kernel.send(record).unwrap();
+        }
+        let log = KernelLog::default();
+        let mut lines = log.lines();
+        log.read_old(&OwnedFd::from(ours)).await.unwrap();
+        let read: Vec<_> = std::iter::from_fn(|| lines.try_recv().ok()).map(|line| (line.text, line.is_old)).collect();
+        assert_eq!(read, [("first".to_owned(), true), ("second".to_owned(), true)]);
+    }
 
     #[test]
     fn only_the_kernels_own_lines_count() {

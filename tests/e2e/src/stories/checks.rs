@@ -16,8 +16,8 @@ use crate::support::{WAIT, wait_until};
 const SETTINGS: &str = "/etc/nodevigil/config.d/60-checks.toml";
 const POLICY: &str = "validatingadmissionpolicy/nodevigil-nodes";
 /// The types of these stories. They share an API server, so each allows all of them.
-const TYPES: &str = "['UnitHealthy', 'example.com/CommandProblem', 'JournalHealthy', 'KernelQuiet', 'GoodHealthy', 'EndlessHealthy', \
-                     'StubbornHealthy', 'ForksHealthy', 'FrozenHealthy', 'InactiveHealthy', 'RestartsHealthy', 'OurProblem', 'OurOverlay2', \
+const TYPES: &str = "['UnitHealthy', 'example.com/CommandProblem', 'JournalHealthy', 'KernelQuiet', 'KernelKept', 'GoodHealthy', \
+                     'EndlessHealthy', 'StubbornHealthy', 'ForksHealthy', 'FrozenHealthy', 'InactiveHealthy', 'RestartsHealthy', 'OurProblem', 'OurOverlay2', \
                      'TimeSynchronized', 'DataMounted', 'example.com/GPUToolHealthy']";
 const UNIT: &str = "[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n";
 
@@ -120,9 +120,10 @@ pub fn lines_of_the_journal_and_the_kernel_count_for_their_time(scene: &Scene) -
     const CHECKS: &str = "\
         [custom.journal]\ncondition = 'JournalHealthy'\nreason = 'LoudLine'\nlog = { unit = 'noisy.service', patterns = ['loud *!'], until_boot = true }\n\
         [custom.kernel]\ncondition = 'KernelQuiet'\nreason = 'FileSystemMounted'\nlog = { patterns = ['EXT4-fs (loop*: mounted filesystem'], lasts_secs = 20 }\n\
+        [custom.kept]\ncondition = 'KernelKept'\nreason = 'FileSystemMounted'\nlog = { patterns = ['EXT4-fs (loop*: mounted filesystem'], until_boot = true }\n\
         [custom.event-alone]\nreason = 'TagSeen'\nlog = { identifier = 'story', patterns = ['*needle'] }\n";
     let node = node_with(scene, CHECKS, &[])?;
-    let (journal, kernel) = (node.condition("JournalHealthy"), node.condition("KernelQuiet"));
+    let [journal, kernel, kept] = ["JournalHealthy", "KernelQuiet", "KernelKept"].map(|kind| node.condition(kind));
     let quiet = journal.wait_for(Instant::now(), "True", "CheckPassed").or_else(|_| journal.shown())?;
     // Of another unit, and in the middle of a line.
     node.sh(
@@ -142,7 +143,11 @@ pub fn lines_of_the_journal_and_the_kernel_count_for_their_time(scene: &Scene) -
     mount_image(&node, "stats")?;
     node.sh(&format!("umount {DIRECTORY}"))?;
     let logged = kernel.wait_for(mounted, "False", "FileSystemMounted")?;
+    let until_boot = kept.shown()?;
+    ensure!(until_boot.reason == "FileSystemMounted", "{until_boot:?}");
+    node.restart_agent("systemctl restart nodevigil")?;
     kernel.wait_for(logged.at, "True", "CheckPassed")?;
+    kept.ensure_unchanged(&until_boot)?;
     journal.ensure_unchanged(&loud)?;
     let last = node.watch().last().unwrap_or_default().to_string();
     ensure!(!last.contains("event-alone"), "it is on the Node: {last}");
