@@ -352,9 +352,9 @@ impl TypeState {
         self.left_to.is_none() && self.refused.as_ref().is_none_or(|(_, until)| now.uptime >= *until)
     }
 
-    /// Whether the Node shows what was sent last, or it is left to another field manager.
+    /// Whether the Node shows what was sent last, or our values are not written.
     fn is_shown(&self) -> bool {
-        self.left_to.is_some() || self.sent.is_none_or(|sent| sent.is_shown)
+        self.left_to.is_some() || self.refused.is_some() || self.sent.is_none_or(|sent| sent.is_shown)
     }
 
     /// Takes in what the Node shows.

@@ -638,3 +638,19 @@ fn what_a_policy_does_not_let_be_removed_stays_and_holds_no_other_condition_back
     assert_eq!(status(&world, "FormerCheck"), None, "the policy lists it again");
     assert!(world.reconciler.refused_types().is_none());
 }
+
+#[test]
+fn a_custom_type_that_a_policy_refuses_delays_no_later_change() {
+    let [ntp, ..] = crate::condition::custom::tests::registered();
+    let mut world = world_with_checks(&[ntp]);
+    settle_under_policy(&mut world, &[ntp.name()], 10);
+    for (secs, reason) in (20..40).zip([Reason::KubeletIsHealthy, Reason::KubeletCrashed].into_iter().cycle()) {
+        let (spec, kubelet) = (reason.spec(), &mut world.desired.published[0]);
+        (kubelet.status, kubelet.reason, kubelet.since) = (spec.status, spec.name.into(), at(secs).uptime);
+        world.reconciler.watched(world.server.read(), at(secs));
+        let step = world.reconciler.step(&world.desired, at(secs));
+        let Step::Send(Request::Apply(node)) = step else { panic!("at {secs} s: {step:?}") };
+        let answer = world.server.apply(&node);
+        world.reconciler.answered(&Request::Apply(node), answer, at(secs));
+    }
+}
