@@ -45,6 +45,11 @@ const TOO_LARGE: &str = "an answer of the API server is larger than 4 MiB and is
 /// An answer whose size is bounded.
 type Answer = UnsyncBoxBody<Bytes, BoxError>;
 
+/// What to do about writes that are not answered.
+pub const ANSWERS_READS: &str = "it answers reads: check its webhooks and the free space of etcd";
+/// So many writes in succession without an answer are a trouble, if reads are answered.
+pub const MAX_FAILED_WRITES: u32 = 5;
+
 /// The name of a watch and the list before it, if the API server refuses them.
 pub const WATCH: &str = "watch the Node";
 
@@ -231,6 +236,10 @@ impl ApiConnection {
             return self.set_reach(Reach::Unreached { since: uptime(), error: format!("HTTP {status}") });
         }
         if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
+            if verb == "create" {
+                // Webhooks, or an etcd of their own, may fail for Events alone, and `events` waits by itself.
+                return;
+            }
             let seconds = header(header::RETRY_AFTER).and_then(|value| value.parse().ok()).map(Duration::from_secs);
             return self.failed(format!("HTTP {status}"), seconds.unwrap_or_default().min(LONGEST_RETRY_AFTER));
         }

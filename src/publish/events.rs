@@ -13,7 +13,7 @@ use kube::{Api, Client};
 use tokio::sync::mpsc;
 
 use super::clock::{sleep_until, whole_seconds};
-use super::connection::{ApiConnection, Failure};
+use super::connection::{ANSWERS_READS, ApiConnection, Failure, MAX_FAILED_WRITES};
 use super::pacing::{Backoff, Budget};
 use crate::condition::{Condition, ConditionType, Occurrence, Reason, Transition, Uptime};
 use crate::facts::NodeFacts;
@@ -34,6 +34,10 @@ const HOUR: Duration = Duration::from_hours(1);
 const CHECK_TROUBLES_EVERY: Duration = Duration::from_mins(1);
 /// The longest time between two attempts to create an Event.
 const LONGEST_DELAY: Duration = Duration::from_secs(15);
+/// After so many attempts, which take about four minutes, an Event is given up if other requests are answered.
+const MAX_ATTEMPTS: u32 = 20;
+/// How creations are named if the API server refuses them.
+const CREATE: &str = "create an Event";
 
 /// The next Event, and how many may still be sent this hour. Transitions wait in their channel.
 #[derive(Debug)]
@@ -161,9 +165,10 @@ fn is_warning(condition: &Condition) -> bool {
     condition.is_problem() || is_late || (condition.status == condition.kind.healthy_status() && !is_healthy)
 }
 
-/// Returns when the Event is created or refused for good, and whether the next one goes to the core group.
+/// Returns when the Event is created, refused for good or given up, and whether the next one goes to the core group.
 async fn send(client: &Client, api: &ApiConnection, event: &Event, at: Uptime, uses_core: bool) -> bool {
-    let (mut backoff, mut core, post) = (Backoff::new(LONGEST_DELAY), uses_core, PostParams::default());
+    let (mut backoff, mut failures) = (Backoff::new(LONGEST_DELAY), 0);
+    let (mut core, post) = (uses_core, PostParams::default());
     let events = Api::<Event>::namespaced(client.clone(), NAMESPACE);
     let core_events = Api::<v1::Event>::namespaced(client.clone(), NAMESPACE);
     loop {
@@ -178,12 +183,23 @@ async fn send(client: &Client, api: &ApiConnection, event: &Event, at: Uptime, u
             core = true;
             continue;
         }
-        api.record_answer("create an Event", &node.name, answer.as_ref().err());
-        match answer.map_err(|error| Failure::of(&error)) {
-            // `ApiConnection` alone would not delay this while reads are answered and writes are not.
-            Err(Failure::Unanswered) => backoff.failed(uptime(), Duration::ZERO),
+        let error = answer.as_ref().err();
+        api.record_answer(CREATE, &node.name, error);
+        match error.map(Failure::of) {
+            Some(Failure::Unanswered) => {
+                // `ApiConnection` alone would not delay this while reads are answered and writes are not.
+                backoff.failed(uptime(), Duration::ZERO);
+                // In an outage an Event waits for its end.
+                failures = if api.is_unreached() { 0 } else { failures + 1 };
+                if failures >= MAX_FAILED_WRITES {
+                    api.record_refusal(CREATE, &node.name, error.map(|error| (error, ANSWERS_READS)));
+                }
+                if failures >= MAX_ATTEMPTS {
+                    return uses_core;
+                }
+            }
             // What is refused is dropped. 409 is the answer if an earlier attempt has created it.
-            Err(Failure::Refused) => return uses_core,
+            Some(Failure::Refused) => return uses_core,
             _ => return core,
         }
         sleep_until(backoff.until(uptime()).unwrap_or_default()).await;
@@ -381,6 +397,17 @@ mod tests {
     /// Sends Events to an API server that answers a POST in the group events.k8s.io, and one in the core group, with these HTTP statuses;
     /// returns what was posted where, and the troubles.
     async fn posted(events: u16, core: u16, count: usize) -> (Vec<(String, Value)>, Troubles) {
+        let (posted, api) = posted_within(Duration::from_secs(2), events, core, count).await;
+        (posted, api.troubles)
+    }
+
+    /// The same within this time.
+    async fn posted_within(
+        time: Duration,
+        events: u16,
+        core: u16,
+        count: usize,
+    ) -> (Vec<(String, Value)>, ApiConnection) {
         let (sender, mut posted) = mpsc::unbounded_channel();
         let service = service_fn(move |request: Request<Body>| {
             let sender = sender.clone();
@@ -396,16 +423,15 @@ mod tests {
         });
         let node = NodeFacts { name: "n1".into(), uid: "u1".into(), ..NodeFacts::default() };
         let facts = watch::Sender::new(ApiFacts { node: Some(node), ..ApiFacts::default() });
-        let troubles = Troubles::default();
-        let api = ApiConnection::new(facts, RequestCounts::default(), troubles.clone());
+        let api = ApiConnection::new(facts, RequestCounts::default(), Troubles::default());
         let client = api.wrap(Client::new(service, "default"));
         let (transitions, mut received) = mpsc::channel(count);
         for _ in 0..count {
             transitions.try_send(Occurrence::Transition(transition(Reason::KubeletCrashed, uptime()))).unwrap();
         }
         let mut queue = EventQueue::new(uptime());
-        drop(timeout(Duration::from_secs(2), queue.publish(client, &api, &mut received)).await);
-        (std::iter::from_fn(|| posted.try_recv().ok()).collect(), troubles)
+        drop(timeout(time, queue.publish(client, &api, &mut received)).await);
+        (std::iter::from_fn(|| posted.try_recv().ok()).collect(), api)
     }
 
     const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
@@ -453,5 +479,16 @@ mod tests {
         assert_eq!(paths, [EVENTS, CORE, EVENTS, CORE]);
         assert!(troubles.present()[&Trouble::ApiRefused].contains("refuses to create an Event"));
         assert_eq!(posted(422, 201, 1).await.0.len(), 1, "it would be invalid in both");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_api_server_that_fails_at_events_alone_is_reached_and_an_event_is_given_up_after_minutes() {
+        let (sent, api) = posted_within(Duration::from_mins(10), 500, 500, 1).await;
+        let first = &sent[0].1["metadata"]["name"];
+        let attempts = sent.iter().filter(|(_, event)| event["metadata"]["name"] == *first).count();
+        assert!((10..=30).contains(&attempts), "{attempts}");
+        let trouble = api.troubles.present()[&Trouble::ApiRefused].clone();
+        assert!(trouble.contains("refuses to create an Event") && trouble.contains("webhooks"), "{trouble}");
+        assert!(!api.is_unreached(), "{:?}", api.facts.borrow().reach);
     }
 }

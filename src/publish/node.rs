@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use super::clock::sleep_until;
 use super::conditions::Reconciler;
-use super::connection::{ApiConnection, Failure, WATCH, describe};
+use super::connection::{ANSWERS_READS, ApiConnection, Failure, MAX_FAILED_WRITES, WATCH, describe};
 use super::observed::{FIELD_MANAGER, ObservedNode};
 use super::pacing::Backoff;
 use super::step::{Request, Step};
@@ -23,8 +23,6 @@ use crate::trouble::Trouble;
 
 /// How applies are named if the API server refuses them.
 const APPLY: &str = "apply conditions";
-/// This many unanswered writes in a row are a trouble if reads are answered.
-const MAX_FAILED_WRITES: u32 = 5;
 /// The longest time between two attempts to watch.
 const LONGEST_DELAY: Duration = Duration::from_secs(30);
 /// A Node that does not exist is read again after this time: the watch alone may be minutes late when it fails as well.
@@ -126,8 +124,7 @@ impl<'a> Publishing<'a> {
         self.failed_writes = failures(self.failed_writes, &request, error.map(Failure::of));
         self.api.record_answer(title, self.name, error);
         if self.failed_writes >= MAX_FAILED_WRITES && !matches!(request, Request::Read) {
-            let advice = "it answers reads: check its webhooks and the free space of etcd";
-            self.api.record_refusal(title, self.name, error.map(|error| (error, advice)));
+            self.api.record_refusal(title, self.name, error.map(|error| (error, ANSWERS_READS)));
         }
         if matches!((&request, &answer), (Request::Read, Err(kube::Error::Service(_)))) {
             // Packets are lost: what the watch has not delivered yet would come minutes after the end of the outage.
