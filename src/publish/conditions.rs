@@ -33,6 +33,8 @@ const MAX_MESSAGE_BYTES: usize = 1024;
 const HEARTBEAT: Duration = Duration::from_mins(30);
 /// A fault that is published later has its own time in the message, as `lastTransitionTime` is that of the write.
 const PUBLISHED_WITHIN: SignedDuration = SignedDuration::from_secs(5);
+/// Who undoes what nodevigil writes, if the Node names no other field manager.
+const ANOTHER: &str = "another nodevigil, an admission policy or a controller that removes conditions";
 /// The longest time between two attempts to write what the API server refuses.
 const LONGEST_DELAY: Duration = Duration::from_mins(1);
 
@@ -73,7 +75,10 @@ struct TypeState {
     late: Option<(Timestamp, Timestamp)>,
     /// How often it may be written again after another field manager has overwritten it.
     rewrites: Budget,
-    /// The field manager that owns or overwrites it, while our values are not written for that reason.
+    /// What was applied last, and how often it may be applied again after something has undone it that is no field manager.
+    applied: Option<Published>,
+    again: Budget,
+    /// Who owns, overwrites or removes it, while our values are not written for that reason.
     left_to: Option<String>,
     /// Of a custom check: why the API server refuses it, and until when it is left as it is on the Node.
     refused: Option<(String, Uptime)>,
@@ -105,8 +110,8 @@ type Wanted<'d> = Vec<(&'d Published, NodeCondition)>;
 
 impl Default for TypeState {
     fn default() -> Self {
-        let rewrites = Budget::new(3, Duration::from_hours(1));
-        Self { sent: None, late: None, rewrites, left_to: None, refused: None }
+        let (rewrites, again) = (Budget::new(3, Duration::from_hours(1)), Budget::new(3, Duration::from_mins(10)));
+        Self { sent: None, late: None, rewrites, applied: None, again, left_to: None, refused: None }
     }
 }
 
@@ -164,11 +169,11 @@ impl Reconciler {
         self.node.as_ref().map(|node| &node.facts)
     }
 
-    /// In a sentence for each, the conditions that are left to another field manager; none if all are ours.
+    /// In a sentence for each, the conditions that are left to another field manager, or undone; none if all are ours.
     pub fn foreign_owners(&self) -> Option<String> {
         let node = &self.node()?.name;
         let foreign = self.sender.types.iter().filter_map(|(name, state)| {
-            let what = format!("field manager {} also writes condition {name} of Node {node}", state.left_to.as_ref()?);
+            let what = format!("{} also writes condition {name} of Node {node}", state.left_to.as_ref()?);
             Some(format!("{what}; nodevigil no longer writes it: stop one of the two"))
         });
         Some(foreign.collect::<Vec<_>>().join("; ")).filter(|all| !all.is_empty())
@@ -195,6 +200,9 @@ impl Reconciler {
 
 impl Sender {
     fn answered(&mut self, request: &Request, failure: Option<Failure>, now: Now) {
+        if failure.is_some() {
+            self.types.values_mut().for_each(|state| state.applied = None);
+        }
         let must_wait = match (request, failure) {
             // Taints that are refused do not delay the conditions.
             (Request::Taint(_), _) => return self.tainter.answered(now),
@@ -287,14 +295,17 @@ impl Sender {
                 // The engine has adopted what the Node shows: a later time is that of a change.
                 sent.since.get_or_insert(published.since);
             }
-            // What another manager has overwritten is no transition.
+            // What another manager has overwritten or removed is no transition.
             let has_status = |shown: &ObservedCondition| shown.status == published.status.name();
-            let is_kept = shown.is_some_and(|shown| ownership.foreign.is_some() || has_status(shown));
+            let is_kept = shown.is_none_or(|shown| ownership.foreign.is_some() || has_status(shown));
             let transition = state.transition(published, is_kept, node.facts.created, now);
             let condition = written(published, transition, state.began(published, transition, now), now);
             let differs = difference(&condition, node) != Difference::None;
-            state.left_to =
+            let is_undone = differs && state.applied.as_ref() == Some(published) && !state.again.allows(now.uptime);
+            let foreign =
                 ownership.foreign.filter(|_| !ownership.ours || (differs && !state.rewrites.allows(now.uptime)));
+            let foreign = foreign.map(|manager| format!("field manager {manager}"));
+            state.left_to = foreign.or_else(|| is_undone.then(|| ANOTHER.to_owned()));
             if state.is_written(now) {
                 wanted.push((published, condition));
             } else {
@@ -312,9 +323,13 @@ impl Sender {
             let (state, ownership) = (self.types.entry(published.name).or_default(), node.ownership(published.name));
             is_conditional |= state.left_to.is_some() || !ownership.ours;
             if state.is_written(now) {
-                if ownership.foreign.is_some() && difference(&condition, node) != Difference::None {
+                let differs = difference(&condition, node) != Difference::None;
+                if ownership.foreign.is_some() && differs {
                     state.rewrites.take(now.uptime);
+                } else if differs && state.applied.as_ref() == Some(published) {
+                    state.again.take(now.uptime);
                 }
+                state.applied = Some(published.clone());
                 state.sent(published, &condition);
             }
             conditions.push(condition);

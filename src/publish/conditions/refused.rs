@@ -19,6 +19,7 @@ impl Reconciler {
     /// settings no longer name.
     pub fn refused(&mut self, request: &Request, why: &str, now: Now) -> bool {
         let Request::Apply(applied) = request else { return false };
+        self.sender.types.values_mut().for_each(|state| state.applied = None);
         let (facts, conditions) =
             (self.node(), applied.status.iter().flat_map(|status| status.conditions.iter().flatten()));
         let is_on_node = |condition: &NodeCondition| {

@@ -654,3 +654,41 @@ fn a_custom_type_that_a_policy_refuses_delays_no_later_change() {
         world.reconciler.answered(&Request::Apply(node), answer, at(secs));
     }
 }
+
+#[test]
+fn what_is_undone_again_and_again_is_written_ever_less_often_and_named() {
+    let condition = |reason: &str, transition: u64| {
+        json!({"type": "KubeletHealthy", "status": "False", "reason": reason, "message": "m",
+            "lastTransitionTime": time(transition).to_string()})
+    };
+    // Another agent with another time, and a policy that changes the reason.
+    for undo in [condition("KubeletCrashed", 5), condition("Theirs", 10)] {
+        let mut world = World::new();
+        world.desire(Reason::KubeletCrashed, 0);
+        world.settle(10);
+        let mut applied = 0;
+        for secs in 20..600 {
+            world.server.write("nodevigil", std::slice::from_ref(&undo));
+            applied += world.settle(secs);
+        }
+        assert!((3..=20).contains(&applied), "{applied} times in ten minutes: {undo}");
+        let trouble = world.reconciler.foreign_owners().unwrap();
+        assert!(trouble.contains("KubeletHealthy") && trouble.contains("another nodevigil"), "{trouble}");
+        world.desire(Reason::KubeletIsHealthy, 620);
+        assert_eq!(world.settle(620), 1, "what is new does not wait");
+        assert!(world.settle(2000) <= 1 && world.reconciler.foreign_owners().is_none(), "it has ended");
+    }
+}
+
+#[test]
+fn a_condition_that_was_removed_comes_back_with_its_transition_time() {
+    let mut world = World::new();
+    world.desire(Reason::KubeletCrashed, 0);
+    world.settle(10);
+    // A merge patch that replaces the list.
+    world.server.node["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);
+    world.server.node["metadata"]["managedFields"] = json!([]);
+    world.server.version += 1;
+    assert_eq!(world.settle(100), 1);
+    assert_eq!(world.server.shown(), shows("False", 10));
+}
