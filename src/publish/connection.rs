@@ -61,8 +61,8 @@ pub struct ApiConnection {
     requests: RequestCounts,
     backoff: Arc<Mutex<Backoff>>,
     spread: Arc<Mutex<Spread>>,
-    /// The requests that the API server refuses, and how they are reported.
-    refusals: Arc<Mutex<BTreeMap<&'static str, String>>>,
+    /// The requests that the API server refuses, how each is reported, and when it was refused last.
+    refusals: Arc<Mutex<BTreeMap<&'static str, (String, Uptime)>>>,
     /// Notified when the API server answers again.
     answers: Arc<Notify>,
     /// Notified when the API server refuses our credential with 401 Unauthorized.
@@ -163,6 +163,7 @@ impl ApiConnection {
 
     /// Takes in that the credential has changed, and may be taken now.
     pub fn credential_changed(&self) {
+        self.forget_refusals(Uptime::MAX);
         self.backoff().succeeded();
         self.answers.notify_waiters();
     }
@@ -298,13 +299,19 @@ impl ApiConnection {
         self.record(request, refusal.map(message));
     }
 
+    /// Forgets the requests that were refused last before that time: they are not needed any more.
+    pub fn forget_refusals(&self, before: Uptime) {
+        lock(&self.refusals).retain(|_, (_, at)| *at >= before);
+        self.record("", None);
+    }
+
     fn record(&self, request: &'static str, refusal: Option<String>) {
         let mut refusals = lock(&self.refusals);
         match refusal {
-            Some(message) => refusals.insert(request, message),
+            Some(message) => refusals.insert(request, (message, uptime())),
             None => refusals.remove(request),
         };
-        let all = refusals.values().cloned().collect::<Vec<_>>().join("; ");
+        let all = refusals.values().map(|(message, _)| message.as_str()).collect::<Vec<_>>().join("; ");
         self.troubles.replace(Trouble::ApiRefused, (!all.is_empty()).then(|| redact::bounded(&all, 1000)));
     }
 
@@ -531,6 +538,21 @@ mod tests {
         );
         api.record_answer("create an Event", "n1", None);
         assert!(troubles.present().is_empty());
+    }
+
+    #[test]
+    fn a_refusal_is_over_when_the_credential_changes_or_the_request_is_not_sent_again() {
+        let (api, _, _, troubles) = connection();
+        let error = kube::Error::Api(Box::new(Status { code: 403, ..Status::default() }));
+        api.record_answer("change taints", "n1", Some(&error));
+        assert!(!troubles.present().is_empty());
+        api.credential_changed();
+        assert!(troubles.present().is_empty(), "{:?}", troubles.present());
+        api.record_answer("change taints", "n1", Some(&error));
+        api.forget_refusals(Uptime::ZERO);
+        assert!(!troubles.present().is_empty());
+        api.forget_refusals(uptime() + Duration::from_secs(1));
+        assert!(troubles.present().is_empty(), "it is not needed any more: {:?}", troubles.present());
     }
 
     #[test]

@@ -28,6 +28,8 @@ use crate::trouble::{Trouble, Troubles};
 pub const CHECK_EVERY: Duration = Duration::from_secs(10);
 /// The same while they are usable.
 const CHECK_USED_EVERY: Duration = Duration::from_mins(1);
+/// A request that the API server refuses is sent again sooner than this if it is still needed.
+const REFUSAL_COUNTS_FOR: Duration = Duration::from_mins(15);
 /// The time for reading the credential's files: a disk may hang.
 const READ_DEADLINE: Duration = Duration::from_secs(10);
 const RENEW_BEFORE: Duration = Duration::from_mins(1);
@@ -151,6 +153,7 @@ pub async fn outdated(
             () = timer.at(next_multiple(uptime(), CHECK_USED_EVERY)) => {}
             () = changed(&mut kubelet) => {}
         }
+        api.forget_refusals(uptime().saturating_sub(REFUSAL_COUNTS_FOR));
         let known = kubelet.borrow_and_update().clone();
         let (node_name, kubeconfig) = known.map(|known| (known.node_name, known.kubeconfig)).unzip();
         if let Some(kubeconfig) = &kubeconfig {
