@@ -286,7 +286,10 @@ impl ApiConnection {
             Some(error) if Failure::of(error) == Failure::Unanswered => return,
             Some(kube::Error::Api(status)) if status.code == 409 => return,
             Some(kube::Error::Api(status)) if status.code == 403 => Some(NOT_ALLOWED),
-            Some(_) => Some("check the cluster's admission policies and webhooks"),
+            Some(kube::Error::Api(_)) => Some("check the cluster's admission policies and webhooks"),
+            Some(_) => Some(
+                "this is no answer of an API server: check the address in the kubeconfig, its token file and proxies",
+            ),
         };
         self.record_refusal(request, node, error.zip(advice));
     }
@@ -529,6 +532,11 @@ mod tests {
             let expected = format!("{refused}{code}: because; {advice}");
             assert_eq!(troubles.present()[&Trouble::ApiRefused], expected);
         }
+        // A proxy, or the login page of a network.
+        let page = serde_json::from_str::<Node>("<html>").map_err(kube::Error::SerdeError).unwrap_err();
+        api.record_answer("apply conditions", "n1", Some(&page));
+        let message = troubles.present()[&Trouble::ApiRefused].clone();
+        assert!(message.contains("check the address in the kubeconfig"), "{message}");
         api.record_answer("create an Event", "n1", Some(&error(422, "action: required")));
         api.record_answer("apply conditions", "n1", None);
         let left = troubles.present()[&Trouble::ApiRefused].clone();
