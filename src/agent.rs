@@ -154,24 +154,26 @@ impl Agent {
             return;
         }
         let (uid, now) = (node.uid.clone(), clock::uptime());
-        let shown: Vec<_> = node.conditions.iter().filter_map(|shown| observed(shown, now)).collect();
         if adopted.is_some() {
             self.engine.node_replaced();
-        } else {
-            let booted = self.now().checked_sub(now - Uptime::ZERO).unwrap_or_default();
-            for (condition, written) in shown.iter().cloned() {
-                self.engine.adopt(condition, written.is_some_and(|written| written < booted), now);
-            }
+            return self.desired.send_modify(|desired| desired.node_uid = Some(uid));
         }
+        let booted = self.now().checked_sub(now - Uptime::ZERO).unwrap_or_default();
+        let mut shown = Vec::new();
+        for (condition, written) in node.conditions.iter().filter_map(|shown| observed(shown, now)) {
+            self.engine.adopt(condition.clone(), written.is_some_and(|written| written < booted), now);
+            shown.push(condition);
+        }
+        let kinds: Vec<_> = shown.iter().map(|condition| condition.kind).collect();
+        self.engine.node_seen(&kinds);
         let written: Vec<_> = node.conditions.iter().filter_map(|shown| written(self.names, shown, now)).collect();
         self.desired.send_modify(|desired| {
             desired.node_uid = Some(uid);
-            if adopted.is_none() && !(shown.is_empty() && written.is_empty()) {
-                // From here on, a change is a transition from what the Node shows.
-                if !shown.is_empty() {
-                    desired.conditions = shown.into_iter().map(|(condition, _)| condition).collect();
-                }
-                desired.published = self.names.translate(&desired.conditions, &written, now);
+            // What the Node does not show is published by the next evaluation, which knows what suppresses problems.
+            desired.published = self.names.translate(&shown, &written, now);
+            // From here on, a change is a transition from what the Node shows.
+            if !shown.is_empty() {
+                desired.conditions = shown;
             }
         });
     }
@@ -202,8 +204,9 @@ impl Agent {
         let before = self.desired.borrow().conditions.clone();
         let time = Now::read(self.api.server_time);
         self.recorder.names.add(&before, &mut conditions, time);
-        if before != conditions {
-            self.publish(&before, conditions, now);
+        let published = self.names.translate(&conditions, &self.desired.borrow().published, now);
+        if before != conditions || published != self.desired.borrow().published {
+            self.publish(&before, conditions, published);
             // The publisher sends first: a record and status.json take milliseconds.
             yield_now().await;
         }
@@ -213,7 +216,7 @@ impl Agent {
         Ok(())
     }
 
-    fn publish(&mut self, before: &[Condition], conditions: Vec<Condition>, now: Uptime) {
+    fn publish(&mut self, before: &[Condition], conditions: Vec<Condition>, published: Vec<Published>) {
         for to in &conditions {
             let from = before.iter().find(|from| from.kind == to.kind);
             if from.is_none_or(|from| (from.status, &from.reason) != (to.status, &to.reason)) {
@@ -221,8 +224,7 @@ impl Agent {
             }
         }
         self.desired.send_modify(|desired| {
-            desired.published = self.names.translate(&conditions, &desired.published, now);
-            desired.conditions = conditions;
+            (desired.conditions, desired.published) = (conditions, published);
         });
     }
 
@@ -340,6 +342,37 @@ fn written(names: Names, shown: &ObservedCondition, now: Uptime) -> Option<Publi
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::condition::suppression::MAINTENANCE_SIGNALS;
+    use crate::facts::{NodeFacts, RequestCounts};
+    use crate::host::timeline::Timeline;
+
+    /// An agent that keeps no records, and the transitions that it passes on.
+    fn agent() -> (Agent, mpsc::Receiver<Occurrence>) {
+        let (mut settings, troubles, desired) =
+            (Settings::default(), Troubles::default(), watch::Sender::<Desired>::default());
+        settings.records.enabled = false;
+        let api = watch::Sender::<ApiFacts>::default().subscribe();
+        let metrics = Metrics::new(desired.subscribe(), api, RequestCounts::default(), troubles.clone());
+        let (transitions, received) = mpsc::channel(64);
+        let kubelet = KubeletSeen { facts: watch::Sender::default().subscribe(), watched: watch::Sender::default().subscribe() };
+        let (recorder, _) = Recorder::new(settings.records.clone(), Timeline::default(), troubles.clone());
+        (Agent::new(&settings, metrics, troubles, desired, transitions, kubelet, recorder), received)
+    }
+
+    /// A Node that shows these conditions, healthy.
+    fn node(shown: &[ConditionType]) -> ApiFacts {
+        let condition = |kind: &ConditionType| ObservedCondition {
+            kind: kind.name().into(),
+            status: kind.healthy_status().name().into(),
+            reason: Reason::healthy(*kind).spec().name.into(),
+            message: "m".into(),
+            last_heartbeat: None,
+            last_transition: None,
+        };
+        let conditions = shown.iter().map(condition).collect();
+        let node = NodeFacts { name: "n1".into(), uid: "u1".into(), conditions, ..NodeFacts::default() };
+        ApiFacts { node: Some(node), ..ApiFacts::default() }
+    }
 
     #[test]
     fn a_monitor_that_has_not_reported_hangs_unless_the_host_was_suspended() {
@@ -351,5 +384,21 @@ mod tests {
             assert!(!monitors.check(at(now)).unwrap());
         }
         assert!(monitors.check(at(524)).is_err());
+    }
+
+    #[tokio::test]
+    async fn a_problem_from_before_the_node_was_seen_is_a_new_one_to_a_node_in_maintenance() {
+        let (mut agent, _transitions) = agent();
+        let kind = ConditionType::NodeStorageHealthy;
+        agent.report(kind, View::found(Reason::StorageFull, "m"));
+        agent.show().await.unwrap();
+        let mut api = node(&[]);
+        api.node.as_mut().unwrap().signals = vec![(MAINTENANCE_SIGNALS[0].0, None)];
+        agent.api_changed(&api);
+        assert!(agent.desired.borrow().published.is_empty(), "the publisher may run before the next evaluation");
+        agent.show().await.unwrap();
+        let shown = agent.desired.borrow().published.clone();
+        let shown: Vec<_> = shown.iter().map(|one| (one.name, one.status, one.reason.as_str())).collect();
+        assert_eq!(shown, [(kind.name(), Status::Unknown, "NodeInMaintenance")]);
     }
 }

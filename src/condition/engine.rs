@@ -74,6 +74,13 @@ impl Engine {
         }
     }
 
+    /// The Node is seen for the first time, with conditions of these types: a problem of another type has been on no Node, and is a new one.
+    pub fn node_seen(&mut self, shown: &[ConditionType]) {
+        for state in self.conditions.iter_mut().filter(|state| !shown.contains(&state.kind)) {
+            state.shown.take_if(|shown| shown.is_problem());
+        }
+    }
+
     /// The Node was deleted and created again: a problem that its monitor does not report at present belongs to the former one.
     pub fn node_replaced(&mut self) {
         for state in &mut self.conditions {
