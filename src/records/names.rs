@@ -95,12 +95,11 @@ impl Names {
     }
 }
 
-/// A message without the name of a record, and that name.
+/// A message without the name of a record, and that name. The publisher may have added after it since when there is the problem.
 fn split(message: &str) -> (&str, Option<&str>) {
-    match message.rsplit_once(BEFORE_NAME) {
-        Some((message, name)) if is_name(name) => (message, Some(name)),
-        _ => (message, None),
-    }
+    let parts = message.rsplit_once(BEFORE_NAME);
+    let named = parts.map(|(message, name)| (message, name.split_once(" (since ").map_or(name, |(name, _)| name)));
+    named.filter(|(_, name)| is_name(name)).map_or((message, None), |(message, name)| (message, Some(name)))
 }
 
 /// Whether it can be the name of a record, and so of a file.
@@ -181,6 +180,15 @@ mod tests {
         let mut adopted = vec![before.clone()];
         Names::new(true).add(std::slice::from_ref(&before), &mut adopted, now(1));
         assert_eq!(adopted, [before]);
+    }
+
+    #[test]
+    fn a_name_is_found_before_the_time_that_the_publisher_adds() {
+        let name = "20261128t184502z-kubelet-crashed";
+        let late = format!("m; record {name} (since 18:45:02Z)");
+        assert_eq!(split(&late), ("m", Some(name)));
+        let other = format!("m; record {name} and more");
+        assert_eq!(split(&other), (other.as_str(), None));
     }
 
     #[test]
