@@ -127,6 +127,10 @@ fn values(section: &str, table: Table, found: &mut impl FnMut(String, Value)) {
             Value::Table(table) => values(&name, table, found),
             // A URL can have a user or a signature in it.
             Value::String(text) => found(name, redact::hide_secrets(&text).into()),
+            // All are texts; those of a command may have a token.
+            Value::Array(words) => {
+                found(name, redact::hide_in_words(words.iter().filter_map(Value::as_str)).into());
+            }
             value => found(name, value),
         }
     }
@@ -170,7 +174,9 @@ mod tests {
         let directory = root.path().join("etc/nodevigil");
         fs::create_dir_all(directory.join("config.d")).unwrap();
         let main = "kubelet.unit = 'a.service'\n\n[intent.node_labels]\n'x.io/pool' = 'blue'\n\
-            [records]\nupload_url = 'https://a/{record}?sig=S3cretS3cretS3cret'\n";
+            [records]\nupload_url = 'https://a/{record}?sig=S3cretS3cretS3cret'\n\
+            [custom.api]\nreason = 'ApiDown'\n\
+            command.argv = ['/bin/curl', '-H', 'Authorization: Bearer S3cretS3cret', 'https://u:S3cret@h/', '--token', 'S3cret']\n";
         fs::write(directory.join("config.toml"), main).unwrap();
         let drop_in = "# ours\n[kubelet]\nunit = 'b.service'\n[reasons]\nKubeletHung.as = 'off'\n";
         fs::write(directory.join("config.d/a.toml"), drop_in).unwrap();
@@ -186,6 +192,7 @@ mod tests {
         assert_eq!(of("kubelet.start_grace_secs"), ("120".into(), "-"));
         let text = text(&settings);
         assert!(text.contains("https://a/{record}?sig=***") && !text.contains("S3cret"), "{text}");
+        assert!(of("custom.api.command.argv").0.starts_with("[\"/bin/curl\", \"-H\", \"Authorization: "));
         assert!(
             text.lines().any(|line| line.starts_with("metrics.enabled")
                 && line.contains("default ")
