@@ -109,8 +109,13 @@ impl Agent {
         for condition in &left {
             recorder.names.adopt(condition, now);
         }
+        let mut engine = Engine::new(settings.conditions.healthy_for_secs.duration(), settings.downgraded());
+        // The others are adopted from the Node.
+        let unpublished: Vec<_> = left.into_iter().filter(|condition| !condition.kind.is_published()).collect();
+        unpublished.iter().for_each(|condition| engine.adopt(condition.clone(), false, now));
+        desired.send_modify(|desired| desired.conditions = unpublished);
         Self {
-            engine: Engine::new(settings.conditions.healthy_for_secs.duration(), settings.downgraded()),
+            engine,
             desired,
             transitions,
             metrics,
@@ -172,9 +177,8 @@ impl Agent {
             // What the Node does not show is published by the next evaluation, which knows what suppresses problems.
             desired.published = self.names.translate(&shown, &written, now);
             // From here on, a change is a transition from what the Node shows.
-            if !shown.is_empty() {
-                desired.conditions = shown;
-            }
+            desired.conditions.retain(|known| !kinds.contains(&known.kind));
+            desired.conditions.extend(shown);
         });
     }
 
@@ -354,7 +358,8 @@ mod tests {
         let api = watch::Sender::<ApiFacts>::default().subscribe();
         let metrics = Metrics::new(desired.subscribe(), api, RequestCounts::default(), troubles.clone());
         let (transitions, received) = mpsc::channel(64);
-        let kubelet = KubeletSeen { facts: watch::Sender::default().subscribe(), watched: watch::Sender::default().subscribe() };
+        let kubelet =
+            KubeletSeen { facts: watch::Sender::default().subscribe(), watched: watch::Sender::default().subscribe() };
         let (recorder, _) = Recorder::new(settings.records.clone(), Timeline::default(), troubles.clone());
         (Agent::new(&settings, metrics, troubles, desired, transitions, kubelet, recorder), received)
     }
@@ -400,5 +405,27 @@ mod tests {
         let shown = agent.desired.borrow().published.clone();
         let shown: Vec<_> = shown.iter().map(|one| (one.name, one.status, one.reason.as_str())).collect();
         assert_eq!(shown, [(kind.name(), Status::Unknown, "NodeInMaintenance")]);
+    }
+
+    #[tokio::test]
+    async fn what_the_node_does_not_show_when_it_is_first_seen_is_no_second_transition() {
+        let [_, chrony, oom] = crate::condition::custom::tests::registered();
+        let (mut agent, mut transitions) = agent();
+        agent.report(oom, View::found(Reason::of(oom, "OOMKilling").unwrap(), "m"));
+        agent.report(chrony, View::healthy("m"));
+        agent.report(ConditionType::KubeletHealthy, View::healthy("m"));
+        agent.show().await.unwrap();
+        agent.api_changed(&node(&[ConditionType::KubeletHealthy]));
+        agent.show().await.unwrap();
+        let to = |occurrence| match occurrence {
+            Occurrence::Transition(Transition { to, .. }) => to.kind.name(),
+            Occurrence::Note { .. } => "a note",
+        };
+        let mut seen: Vec<_> = std::iter::from_fn(|| transitions.try_recv().ok()).map(to).collect();
+        seen.sort_unstable();
+        assert_eq!(seen, ["KubeletHealthy", chrony.name(), oom.name()]);
+        let mut published: Vec<_> = agent.desired.borrow().published.iter().map(|one| one.name).collect();
+        published.sort_unstable();
+        assert_eq!(published, ["KubeletHealthy", chrony.name()]);
     }
 }

@@ -24,7 +24,7 @@ use crate::host::clock::{Timer, uptime};
 
 /// The first runs of commands are so far apart: `nodevigil diagnose` has time for all.
 const APART: Duration = Duration::from_millis(150);
-/// Between two reports. The old lines of a log must not be reported before the Node's conditions are adopted, or they create a second Event.
+/// Between two reports: in a storm each line would cause one.
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// Where a watch tells what its check has found.
