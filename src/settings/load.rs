@@ -61,23 +61,28 @@ pub fn load_files(files: &[PathBuf]) -> Result<Settings, Error> {
     if !problems.is_empty() {
         return Err(Error { problems });
     }
-    let settings: Settings =
-        merged.try_into().map_err(|error: toml::de::Error| Error { problems: vec![error.to_string()] })?;
-    let definitions = custom::definitions(&settings.custom).map_err(|problem| Error { problems: vec![problem] })?;
+    // Each file is valid: two contradict each other about a check.
+    let contradiction = |problem: String| {
+        let check = problem.split_once(": ").and_then(|(key, _)| key.strip_prefix("custom.")).unwrap_or_default();
+        let place = files.iter().rev().find_map(|path| place_of(path, &format!("custom.{check}"))).unwrap_or_default();
+        Error { problems: vec![place + &problem] }
+    };
+    let settings: Settings = merged.try_into().map_err(|error| contradiction(named(error)))?;
+    let definitions = custom::definitions(&settings.custom).map_err(contradiction)?;
     // A check and the taint of its condition may be in two files.
     for unknown in custom::unknown_types(&settings.taints.conditions, &definitions) {
-        let place = files.iter().find_map(|path| place_of(path, unknown)).unwrap_or_default();
+        let quoted = |path| ['"', '\''].iter().find_map(|quote| place_of(path, &format!("{quote}{unknown}{quote}")));
+        let place = files.iter().find_map(quoted).unwrap_or_default();
         let wanted = "expected one that `nodevigil explain` lists, or that a check of [custom] has";
         problems.push(format!("{place}taints.conditions: no condition is named {unknown}: {wanted}"));
     }
     if problems.is_empty() { Ok(settings) } else { Err(Error { problems }) }
 }
 
-/// The first line of the file that has this word in quotes, as `path:line: `.
-fn place_of(path: &Path, word: &str) -> Option<String> {
+/// The first line of the file that has this word, as `path:line: `.
+fn place_of(path: &PathBuf, word: &str) -> Option<String> {
     let text = files::read(path, MAX_FILE_BYTES).ok()?;
-    let quoted = ['"', '\''].map(|quote| format!("{quote}{word}{quote}"));
-    let index = text.lines().position(|line| quoted.iter().any(|word| line.contains(word)))?;
+    let index = text.lines().position(|line| line.contains(word))?;
     Some(format!("{}:{}: ", path.display(), index + 1))
 }
 
@@ -137,19 +142,23 @@ fn read(path: &Path) -> Result<Table, String> {
     table.map_err(|error| describe(path, &text, error))
 }
 
-fn describe(path: &Path, text: &str, mut error: toml::de::Error) -> String {
+fn describe(path: &Path, text: &str, error: toml::de::Error) -> String {
     let position = error.span().and_then(|span| text.get(..span.start)).map_or_else(String::new, |before| {
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
         let line = before.matches('\n').count() + 1;
         format!("{line}:{}:", before[line_start..].chars().count() + 1)
     });
+    format!("{}:{position} {}", path.display(), named(error))
+}
+
+/// The error as `key: what is wrong`.
+fn named(mut error: toml::de::Error) -> String {
     let message = error.message().to_owned();
     // Only the text of an error without input names the key.
     error.set_input(None);
     let shown = error.to_string();
     let key = shown.rsplit_once("\nin `").and_then(|(_, key)| key.trim_end().strip_suffix('`'));
-    let key = key.map_or_else(String::new, |key| format!("{key}: "));
-    format!("{}:{position} {key}{message}", path.display())
+    key.map_or_else(String::new, |key| format!("{key}: ")) + &message
 }
 
 /// Overrides `settings` with `later`.
@@ -264,6 +273,25 @@ mod tests {
         assert_eq!((kubelet.unit.as_deref(), kubelet.healthz_url.is_some()), (Some("given"), true));
         assert_eq!(kubelet.start_grace_secs.duration().as_secs(), 120, "what is given replaces the usual files");
         assert!(load(root.path(), &[root.path().join("none.toml")]).is_err());
+    }
+
+    #[test]
+    fn two_files_that_contradict_each_other_are_named() {
+        let root = tempfile::tempdir().unwrap();
+        let unit = "[custom.chrony]\nreason = 'ChronyFailed'\nunit.name = 'chrony.service'\n";
+        write(root.path(), "etc/nodevigil/config.d/a.toml", unit);
+        let mut problem = |text: &str| {
+            write(root.path(), "etc/nodevigil/config.d/b.toml", &format!("# ours\n{text}"));
+            let problem = load(root.path(), &[]).unwrap_err().to_string();
+            problem.strip_prefix(root.path().to_str().unwrap()).map(str::to_owned).ok_or(problem)
+        };
+        let wanted = "/etc/nodevigil/config.d/b.toml:2: custom.chrony: expected exactly one of the tables `unit`, `command` and `log`";
+        let other = "[custom.chrony]\nreason = 'ChronyFailed'\ncommand.argv = ['/bin/true']";
+        assert_eq!(problem(other).as_deref(), Ok(wanted));
+        let condition = "[custom.chrony]\nreason = 'ChronyFailed'\ncondition = 'ChronyOk'\nunit.name = 'a.service'\n";
+        let other = format!("{condition}[custom.z]\nreason = 'Z'\ncondition = 'ChronyOk'\nproblem = 'True'\nlog.patterns = ['z']");
+        let problem = problem(&other).unwrap();
+        assert!(problem.starts_with("/etc/nodevigil/config.d/b.toml:6: custom.z: another check of ChronyOk"), "{problem}");
     }
 
     #[test]
