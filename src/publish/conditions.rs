@@ -31,6 +31,7 @@ use crate::settings::TaintSettings;
 const MAX_MESSAGE_BYTES: usize = 1024;
 /// The conditions are written again after this time, ± 10 %.
 const HEARTBEAT: Duration = Duration::from_mins(30);
+const LATEST_HEARTBEAT: Duration = Duration::from_mins(33);
 /// A fault that is published later has its own time in the message, as `lastTransitionTime` is that of the write.
 const PUBLISHED_WITHIN: SignedDuration = SignedDuration::from_secs(5);
 /// Who undoes what nodevigil writes, if the Node names no other field manager.
@@ -235,7 +236,11 @@ impl Sender {
             self.types.clear();
             // At random, so that a fleet whose agents restart together does not write together. But names of other settings go at once.
             let spread = if self.obsolete(node).next().is_some() { 0.0 } else { fastrand::f64() };
-            self.heartbeat_at = now.uptime + HEARTBEAT.mul_f64(spread);
+            let ours = node.facts.conditions.iter().filter(|shown| node.ownership(&shown.kind).ours);
+            let age = ours.filter_map(|shown| Some(now.server.duration_since(shown.last_heartbeat?))).max();
+            // After a longer absence the whole fleet may be late.
+            let rest = age.and_then(|age| LATEST_HEARTBEAT.checked_sub(age.try_into().ok()?)).unwrap_or(HEARTBEAT);
+            self.heartbeat_at = now.uptime + HEARTBEAT.mul_f64(spread).min(rest);
         }
         for (name, state) in &mut self.types {
             node.facts.condition(name).inspect(|shown| state.observe(shown));

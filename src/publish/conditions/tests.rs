@@ -692,3 +692,15 @@ fn a_condition_that_was_removed_comes_back_with_its_transition_time() {
     assert_eq!(world.settle(100), 1);
     assert_eq!(world.server.shown(), shows("False", 10));
 }
+
+#[test]
+fn a_restarted_agent_is_no_later_with_the_heartbeat_than_the_one_before() {
+    for _ in 0..20 {
+        let mut world = World::new();
+        world.desire(Reason::KubeletIsHealthy, 0);
+        world.settle(10);
+        world.reconciler = Reconciler::new(&TaintSettings::default(), NATIVE);
+        let early = world.settle(10 + 32 * 60);
+        assert!(early + world.settle(10 + 33 * 60) >= 1);
+    }
+}
