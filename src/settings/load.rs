@@ -240,6 +240,11 @@ mod tests {
                 "[check]\nignore = ['unknwon-flag']",
                 "2:10: check.ignore: no rule is named \"unknwon-flag\"; did you mean unknown-flag?",
             ),
+            (
+                "[kubelet]\nunit = 'k3s'",
+                "2:8: kubelet.unit: \"k3s\" is invalid: expected a service, such as chrony.service",
+            ),
+            ("[kubernetes]\nnode_name = ''", "2:13: kubernetes.node_name: \"\" is invalid: expected a name"),
             ("[kubelet]\nunit = 'a'\nunit = 'b'", "3:1: duplicate key"),
             ("[kubelet", "1:9: unclosed table, expected `]`"),
         ];
@@ -253,24 +258,24 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let unit = || load(root.path(), &[]).unwrap().kubelet.unit;
         assert_eq!(load(root.path(), &[]).unwrap(), Settings::default());
-        write(root.path(), "usr/lib/nodevigil/config.toml", "kubelet.unit = 'vendor main'");
-        assert_eq!(unit().unwrap(), "vendor main");
+        write(root.path(), "usr/lib/nodevigil/config.toml", "kubelet.unit = 'vendor-main.service'");
+        assert_eq!(unit().unwrap(), "vendor-main.service");
         write(root.path(), "etc/nodevigil/config.toml", "kubelet.start_grace_secs = 7");
         assert_eq!(unit(), None);
-        write(root.path(), "usr/lib/nodevigil/config.d/20-b.toml", "kubelet.unit = 'vendor'");
-        write(root.path(), "etc/nodevigil/config.d/10-a.toml", "kubelet.unit = 'admin'");
-        assert_eq!(unit().unwrap(), "vendor", "the name counts, not the directory");
+        write(root.path(), "usr/lib/nodevigil/config.d/20-b.toml", "kubelet.unit = 'vendor.service'");
+        write(root.path(), "etc/nodevigil/config.d/10-a.toml", "kubelet.unit = 'admin.service'");
+        assert_eq!(unit().unwrap(), "vendor.service", "the name counts, not the directory");
         write(root.path(), "run/nodevigil/config.d/20-b.toml", "");
-        assert_eq!(unit().unwrap(), "admin");
+        assert_eq!(unit().unwrap(), "admin.service");
         write(root.path(), "etc/nodevigil/config.d/30-c.conf", "not read");
         write(root.path(), "etc/nodevigil/config.d/.30-c.toml", "not read");
         assert_eq!(load(root.path(), &[]).unwrap().kubelet.start_grace_secs.duration().as_secs(), 7);
 
-        write(root.path(), "given/a.toml", "kubelet.unit = 'given'");
+        write(root.path(), "given/a.toml", "kubelet.unit = 'given.service'");
         write(root.path(), "last.toml", "kubelet.healthz_url = 'http://127.0.0.1:1/healthz'");
         let given = ["given", "last.toml"].map(|path| root.path().join(path));
         let kubelet = load(root.path(), &given).unwrap().kubelet;
-        assert_eq!((kubelet.unit.as_deref(), kubelet.healthz_url.is_some()), (Some("given"), true));
+        assert_eq!((kubelet.unit.as_deref(), kubelet.healthz_url.is_some()), (Some("given.service"), true));
         assert_eq!(kubelet.start_grace_secs.duration().as_secs(), 120, "what is given replaces the usual files");
         assert!(load(root.path(), &[root.path().join("none.toml")]).is_err());
     }
@@ -289,9 +294,14 @@ mod tests {
         let other = "[custom.chrony]\nreason = 'ChronyFailed'\ncommand.argv = ['/bin/true']";
         assert_eq!(problem(other).as_deref(), Ok(wanted));
         let condition = "[custom.chrony]\nreason = 'ChronyFailed'\ncondition = 'ChronyOk'\nunit.name = 'a.service'\n";
-        let other = format!("{condition}[custom.z]\nreason = 'Z'\ncondition = 'ChronyOk'\nproblem = 'True'\nlog.patterns = ['z']");
+        let other = format!(
+            "{condition}[custom.z]\nreason = 'Z'\ncondition = 'ChronyOk'\nproblem = 'True'\nlog.patterns = ['z']"
+        );
         let problem = problem(&other).unwrap();
-        assert!(problem.starts_with("/etc/nodevigil/config.d/b.toml:6: custom.z: another check of ChronyOk"), "{problem}");
+        assert!(
+            problem.starts_with("/etc/nodevigil/config.d/b.toml:6: custom.z: another check of ChronyOk"),
+            "{problem}"
+        );
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Deref;
 use std::time::Duration;
 
 use kubelet_config::kubelet::endpoint::socket_path;
@@ -45,6 +46,15 @@ pub fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr,
     let text = String::deserialize(deserializer)?;
     let wrong = |_| format!("{text:?} is not an address: expected IP:PORT, such as 127.0.0.1:20258 or [::1]:20258");
     text.parse().map_err(wrong).map_err(de::Error::custom)
+}
+
+/// A text that is checked as a `T`.
+pub fn checked_as<'de, T, D>(deserializer: D) -> Result<Option<String>, D::Error>
+where
+    T: Deserialize<'de> + Deref<Target = str>,
+    D: Deserializer<'de>,
+{
+    Ok(Option::<T>::deserialize(deserializer)?.map(|text| text.to_owned()))
 }
 
 /// A value that is checked while it is parsed.
