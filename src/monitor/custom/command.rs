@@ -1,5 +1,7 @@
 //! A command of a check: what its end shows.
 
+use std::mem::{Discriminant, discriminant};
+
 use super::Told;
 use super::judged::Found;
 use crate::condition::Uptime;
@@ -18,6 +20,8 @@ struct State {
     settings: CommandCheck,
     /// Since when an earlier run is known to be left.
     left_since: Option<Uptime>,
+    /// How the last run ended, with its exit code.
+    ended: Option<(Discriminant<Outcome>, Option<i32>)>,
     found: Found,
 }
 
@@ -40,7 +44,8 @@ pub(super) async fn watch(check: &str, settings: &CommandCheck, first_run: Uptim
 
 impl State {
     fn new(settings: CommandCheck) -> Self {
-        Self { settings, left_since: None, found: Found::Pending("the command has not ended yet".into()) }
+        let found = Found::Pending("the command has not ended yet".into());
+        Self { settings, left_since: None, ended: None, found }
     }
 
     /// Takes in how a run ended. While runs end alike, the first message stays: a number in it would be a write to the Node each time.
@@ -52,9 +57,9 @@ impl State {
         if left_since.is_some_and(|since| now < since + time) {
             return;
         }
-        let found = self.judge(outcome);
-        if std::mem::discriminant(&found) != std::mem::discriminant(&self.found) {
-            self.found = found;
+        let ended = (discriminant(outcome), if let Outcome::Exited(code, _) = outcome { Some(*code) } else { None });
+        if self.ended.replace(ended) != Some(ended) {
+            self.found = self.judge(outcome);
         }
     }
 
@@ -136,6 +141,10 @@ mod tests {
         assert_eq!(ended(exited(1, "offset 3 s"), 10), Found::Problem("offset 3 s".into()));
         assert_eq!(ended(exited(1, "offset 4 s"), 70), Found::Problem("offset 3 s".into()));
         assert_eq!(ended(exited(0, "fine"), 130), Found::Nothing("fine".into()));
+        assert!(matches!(ended(exited(203, ""), 190), Found::Unknown(why) if why.contains("203/EXEC")));
+        assert_eq!(ended(exited(2, "no server"), 250), Found::Unknown("exit code 2: no server".into()));
+        assert_eq!(ended(exited(2, "other"), 310), Found::Unknown("exit code 2: no server".into()));
+        assert!(matches!(ended(Outcome::TimedOut, 370), Found::Unknown(why) if why.contains("did not end")));
     }
 
     #[test]
