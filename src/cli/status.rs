@@ -133,7 +133,8 @@ fn present(path: &Path, now: Timestamp) -> Result<StatusReport, String> {
         io::ErrorKind::NotFound => not_running(&format!("{file} does not exist")),
         _ => format!("{file}: {error}"),
     })?;
-    let age = now.duration_since(report.written_at);
+    // In the future if the clock was set back.
+    let age = now.duration_since(report.written_at).abs();
     if age > report::STALE_AFTER {
         return Err(not_running(&format!("{file} was written {} ago", table::age(age))));
     }
@@ -289,5 +290,7 @@ Problem of nodevigil itself, BusLost: no answer␛
         assert_eq!(present(&path, now), Ok(report(&[])));
         let later = "2026-01-01T00:02:01Z".parse().unwrap();
         assert_eq!(present(&path, later).unwrap_err(), expected("was written 1m1s ago"));
+        let set_back = "2025-12-31T23:00:00Z".parse().unwrap();
+        assert!(present(&path, set_back).is_err(), "the clock was set back: nobody has written it since");
     }
 }
