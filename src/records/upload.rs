@@ -102,7 +102,7 @@ fn waiting(records: Vec<Kept>) -> Vec<Kept> {
     records.into_iter().rev().filter(|kept| !kept.is_uploaded).collect()
 }
 
-/// Sends the records that are complete, and then the others, once the time in which something may come to them is over. What cannot be read
+/// Sends the records that are complete, and then the others, once the time in which something may come to them is over. One that is gone
 /// has been moved meanwhile, after which the agent uploads again. The error is the last one: one that fails keeps no other from being sent.
 async fn each(
     list: impl Fn() -> Vec<Kept>,
@@ -113,6 +113,7 @@ async fn each(
         match kept.read() {
             Ok(record) if record.took_millis.is_some() => result = send(&kept, &record).await.and(result),
             Ok(_) => incomplete.push(kept.name),
+            Err(error) if kept.path.exists() => result = Err(error).with_context(|| kept.name.clone()),
             Err(_) => {}
         }
     }
@@ -206,6 +207,14 @@ mod tests {
         let [first, second, third] = names;
         assert_eq!(result.unwrap_err().to_string(), second);
         assert_eq!(sent, [(third, 0, Some(1)), (first, 10, None), (second, 10, Some(2))]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_record_that_cannot_be_read_is_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("20261128t184502z-kubelet-crashed.json"), "{").unwrap();
+        let result = each(|| store::list_in(directory.path()), async |_, _| Ok(())).await;
+        assert!(result.unwrap_err().to_string().contains("kubelet-crashed"));
     }
 
     #[test]
