@@ -68,7 +68,7 @@ impl Publisher {
     pub async fn run(mut self) -> Infallible {
         let api = ApiConnection::new(self.facts.clone(), self.requests.clone(), self.troubles.clone());
         let mut reconciler = Reconciler::new(&self.taints, self.settings.names());
-        let mut events = EventQueue::new(uptime());
+        let (mut events, mut announced) = (EventQueue::new(uptime()), String::new());
         api.spread_over(self.settings.spread_secs.duration());
         if self.settings.publish == Publish::None {
             // Everything is read, and nothing is to be written.
@@ -83,6 +83,12 @@ impl Publisher {
             let kubelet = self.kubelet.borrow().clone();
             let (why, trouble) = match connect(&self.settings, kubelet, &api).await {
                 Ok(Connect::Ready(session)) => {
+                    // Not for each client that is built while the credential is refused.
+                    let line = format!("publishing to Node {} with {}", session.node_name, session.source);
+                    if announced != line {
+                        tracing::info!("{line}");
+                        announced = line;
+                    }
                     self.publish(&session, &api, &mut reconciler, &mut events).await;
                     continue;
                 }
@@ -119,7 +125,6 @@ impl Publisher {
         if reconciler.node().is_some() {
             reconciler.read_first();
         }
-        tracing::info!("publishing to Node {} with {}", session.node_name, session.source);
         let (client, name) = (|| session.client.clone(), session.node_name.as_str());
         tokio::select! {
             _ = node::publish_conditions(client(), name, api, reconciler, &mut self.desired) => {}
