@@ -11,6 +11,7 @@ use super::{GOOD, duration, print, settings_in_effect};
 use crate::host::clock;
 use crate::host::pause::{self, Pause};
 use crate::report::table;
+use crate::settings::accepted;
 
 /// Suppress the problems of this node for some time, for example during maintenance
 ///
@@ -31,7 +32,9 @@ pub struct PauseCommand {
 
 impl PauseCommand {
     pub fn run(self) -> anyhow::Result<u8> {
-        let max = settings_in_effect().maintenance.max_pause_secs.duration();
+        // The agent's, until it is restarted with others.
+        let settings = accepted::read(Path::new(accepted::PATH)).unwrap_or_else(settings_in_effect);
+        let max = settings.maintenance.max_pause_secs.duration();
         let pause = self.pause(clock::wall(), max, user())?;
         pause.write(Path::new(pause::PATH)).map_err(|error| file_error(&error, "nodevigil pause"))?;
         let until = pause.until;
@@ -42,7 +45,9 @@ impl PauseCommand {
     fn pause(self, now: Timestamp, max: Duration, by: String) -> anyhow::Result<Pause> {
         if self.duration > max {
             let max = table::age(max.try_into()?);
-            bail!("a pause lasts at most {max}: pause again before it ends, or raise max_pause_secs in [maintenance]");
+            bail!(
+                "a pause lasts at most {max}: pause again before it ends, or raise max_pause_secs in [maintenance] and restart nodevigil"
+            );
         }
         let until = now.checked_add(self.duration).context("the end of the pause is beyond the end of the calendar")?;
         Ok(Pause { until: Timestamp::from_second(until.as_second())?, by, reason: self.reason })
