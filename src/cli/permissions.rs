@@ -10,13 +10,9 @@ use crate::host::kubelet::KubeletFacts;
 use crate::publish::connect_once;
 use crate::settings::KubernetesSettings;
 
-/// What publishing needs: verb, resource, and the groups of which one suffices (packaging/kubernetes/rbac.yaml).
-const NEEDED: [(&str, &str, &[&str]); 4] = [
-    ("get", "nodes", &[""]),
-    ("watch", "nodes", &[""]),
-    ("patch", "nodes/status", &[""]),
-    ("create", "events", &["events.k8s.io", ""]),
-];
+/// What publishing needs: verb, and resource of the core group (packaging/kubernetes/rbac.yaml).
+const NEEDED: [(&str, &str); 4] =
+    [("get", "nodes"), ("watch", "nodes"), ("patch", "nodes/status"), ("create", "events")];
 
 /// The identity and its permissions.
 #[derive(Debug)]
@@ -35,19 +31,15 @@ pub async fn check(settings: &KubernetesSettings, kubelet: KubeletFacts) -> Resu
     let session = connect_once(settings, kubelet).await?;
     let reviews = Api::<SelfSubjectAccessReview>::all(session.client);
     let mut refused = Vec::new();
-    for (verb, path, groups) in NEEDED {
+    for (verb, path) in NEEDED {
         let (resource, subresource) = path.split_once('/').unwrap_or((path, ""));
         let (name, namespace) = if resource == "nodes" { (&*session.node_name, "") } else { ("", "default") };
-        let mut is_allowed = false;
-        for group in groups {
-            let attributes = json!({"verb": verb, "group": group, "resource": resource, "subresource": subresource,
-                "name": name, "namespace": namespace});
-            let review = serde_json::from_value(json!({"metadata": {}, "spec": {"resourceAttributes": attributes}}))?;
-            let answer = reviews.create(&PostParams::default(), &review).await;
-            let answer = answer.with_context(|| format!("cannot ask whether {} may {verb} {path}", session.source))?;
-            is_allowed |= answer.status.is_some_and(|status| status.allowed);
-        }
-        if !is_allowed {
+        let attributes = json!({"verb": verb, "resource": resource, "subresource": subresource, "name": name,
+            "namespace": namespace});
+        let review = serde_json::from_value(json!({"metadata": {}, "spec": {"resourceAttributes": attributes}}))?;
+        let answer = reviews.create(&PostParams::default(), &review).await;
+        let answer = answer.with_context(|| format!("cannot ask whether {} may {verb} {path}", session.source))?;
+        if !answer.status.is_some_and(|status| status.allowed) {
             refused.push(format!("{verb} {path}"));
         }
     }

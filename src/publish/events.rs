@@ -5,8 +5,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{self, EventSource, ObjectReference};
-use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Time};
 use kube::api::PostParams;
 use kube::{Api, Client};
@@ -26,7 +25,7 @@ const NAMESPACE: &str = "default";
 pub const REPORTING_CONTROLLER: &str = "nodevigil.io/agent";
 /// The reason of the Event about a trouble.
 pub const DEGRADED: &str = "NodevigilDegraded";
-/// The API's limits on `note` and `reportingInstance`.
+/// The API's limits on `message` and `reportingInstance`.
 const MAX_NOTE_BYTES: usize = 1024;
 const MAX_INSTANCE_BYTES: usize = 128;
 const MAX_PER_HOUR: usize = 20;
@@ -44,8 +43,6 @@ const CREATE: &str = "create an Event";
 pub struct EventQueue {
     /// It, and when it happened. Kept until it is answered, also by another client.
     next: Option<(Event, Uptime)>,
-    /// Whether the API server refuses the group events.k8s.io and takes the core group. A kubelet older than 1.35 may use no other.
-    uses_core: bool,
     /// Whether no Event is sent.
     pub is_dry_run: bool,
     budget: Budget,
@@ -66,7 +63,6 @@ impl EventQueue {
         let check_at = now + CHECK_TROUBLES_EVERY;
         Self {
             next: None,
-            uses_core: false,
             is_dry_run: false,
             budget,
             custom_budget,
@@ -91,7 +87,7 @@ impl EventQueue {
         }
         loop {
             if let Some((event, at)) = &self.next {
-                self.uses_core = Box::pin(send(&client, api, event, *at, self.uses_core)).await;
+                Box::pin(send(&client, api, event, *at)).await;
                 self.next = None;
             }
             tokio::select! {
@@ -146,10 +142,11 @@ impl EventQueue {
         let name = Some(format!("nodevigil-{:016x}", fastrand::u64(..)));
         let event = Event {
             metadata: ObjectMeta { name, namespace: Some(NAMESPACE.to_owned()), ..ObjectMeta::default() },
-            reporting_controller: Some(REPORTING_CONTROLLER.to_owned()),
+            reporting_component: Some(REPORTING_CONTROLLER.to_owned()),
             action: Some("Report".to_owned()),
             reason: Some(reason),
-            note: Some(redact::bounded(note, MAX_NOTE_BYTES)),
+            message: Some(redact::bounded(note, MAX_NOTE_BYTES)),
+            count: Some(1),
             type_: Some(if warning { "Warning" } else { "Normal" }.to_owned()),
             ..Event::default()
         };
@@ -165,43 +162,29 @@ fn is_warning(condition: &Condition) -> bool {
     condition.is_problem() || is_late || (condition.status == condition.kind.healthy_status() && !is_healthy)
 }
 
-/// Returns when the Event is created, refused for good or given up, and whether the next one goes to the core group.
-async fn send(client: &Client, api: &ApiConnection, event: &Event, at: Uptime, uses_core: bool) -> bool {
-    let (mut backoff, mut failures) = (Backoff::new(LONGEST_DELAY), 0);
-    let (mut core, post) = (uses_core, PostParams::default());
-    let events = Api::<Event>::namespaced(client.clone(), NAMESPACE);
-    let core_events = Api::<v1::Event>::namespaced(client.clone(), NAMESPACE);
+/// Returns when the Event is created, refused for good or given up. A kubelet before 1.35 may create Events of the core group alone.
+async fn send(client: &Client, api: &ApiConnection, event: &Event, at: Uptime) {
+    let (events, mut backoff) = (Api::namespaced(client.clone(), NAMESPACE), Backoff::new(LONGEST_DELAY));
+    let mut failures = 0;
     loop {
         let node = seen(api, at).await;
-        let event = about(event, at, &node, api.now());
-        let answer = if core {
-            core_events.create(&post, &in_core(event)).await.map(drop)
-        } else {
-            events.create(&post, &event).await.map(drop)
-        };
-        if !core && matches!(&answer, Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404)) {
-            core = true;
-            continue;
-        }
+        let answer = events.create(&PostParams::default(), &about(event, at, &node, api.now())).await;
         let error = answer.as_ref().err();
         api.record_answer(CREATE, &node.name, error);
-        match error.map(Failure::of) {
-            Some(Failure::Unanswered) => {
-                // `ApiConnection` alone would not delay this while reads are answered and writes are not.
-                backoff.failed(uptime(), Duration::ZERO);
-                // In an outage an Event waits for its end.
-                failures = if api.is_unreached() { 0 } else { failures + 1 };
-                if failures >= MAX_FAILED_WRITES {
-                    api.record_refusal(CREATE, &node.name, error.map(|error| (error, ANSWERS_READS)));
-                }
-                if failures >= MAX_ATTEMPTS {
-                    return uses_core;
-                }
-            }
-            // What is refused is dropped. 409 is the answer if an earlier attempt has created it.
-            Some(Failure::Refused) => return uses_core,
-            _ => return core,
+        // What is refused is dropped. 409 is the answer if an earlier attempt has created it.
+        if error.map(Failure::of) != Some(Failure::Unanswered) {
+            return;
         }
+        // In an outage an Event waits for its end.
+        failures = if api.is_unreached() { 0 } else { failures + 1 };
+        if failures >= MAX_FAILED_WRITES {
+            api.record_refusal(CREATE, &node.name, error.map(|error| (error, ANSWERS_READS)));
+        }
+        if failures >= MAX_ATTEMPTS {
+            return;
+        }
+        // `ApiConnection` alone would not delay this while reads are answered and writes are not.
+        backoff.failed(uptime(), Duration::ZERO);
         sleep_until(backoff.until(uptime()).unwrap_or_default()).await;
     }
 }
@@ -221,7 +204,8 @@ async fn seen(api: &ApiConnection, at: Uptime) -> NodeFacts {
 fn about(event: &Event, at: Uptime, node: &NodeFacts, now: Now) -> Event {
     let happened = now.server.checked_sub(now.uptime - at).unwrap_or(now.server);
     let micros = Timestamp::from_microsecond(happened.as_microsecond()).unwrap_or(happened);
-    let regarding = ObjectReference {
+    let (time, host) = (Some(Time(whole_seconds(happened))), Some(redact::bounded(&node.name, MAX_INSTANCE_BYTES)));
+    let involved_object = ObjectReference {
         api_version: Some("v1".to_owned()),
         kind: Some("Node".to_owned()),
         name: Some(node.name.clone()),
@@ -229,32 +213,13 @@ fn about(event: &Event, at: Uptime, node: &NodeFacts, now: Now) -> Event {
         ..ObjectReference::default()
     };
     Event {
-        event_time: Some(MicroTime(micros)),
-        reporting_instance: Some(redact::bounded(&node.name, MAX_INSTANCE_BYTES)),
-        regarding: Some(regarding),
-        ..event.clone()
-    }
-}
-
-/// The same Event as an object of the core group.
-fn in_core(event: Event) -> v1::Event {
-    let (component, host) = (event.reporting_controller.clone(), event.reporting_instance.clone());
-    let time = event.event_time.as_ref().map(|time| Time(whole_seconds(time.0)));
-    v1::Event {
-        metadata: event.metadata,
-        involved_object: event.regarding.unwrap_or_default(),
-        source: Some(EventSource { component, host }),
-        count: Some(1),
+        involved_object,
+        source: Some(EventSource { component: event.reporting_component.clone(), host: host.clone() }),
         first_timestamp: time.clone(),
         last_timestamp: time,
-        event_time: event.event_time,
-        reporting_component: event.reporting_controller,
-        reporting_instance: event.reporting_instance,
-        action: event.action,
-        reason: event.reason,
-        message: event.note,
-        type_: event.type_,
-        ..v1::Event::default()
+        event_time: Some(MicroTime(micros)),
+        reporting_instance: host,
+        ..event.clone()
     }
 }
 
@@ -305,7 +270,7 @@ mod tests {
         ] {
             assert_eq!(of(reason).type_.as_deref(), Some(wanted), "{reason:?}");
         }
-        assert!(of(Reason::KubeletCrashed).note.unwrap().len() <= MAX_NOTE_BYTES, "the API's limit");
+        assert!(of(Reason::KubeletCrashed).message.unwrap().len() <= MAX_NOTE_BYTES, "the API's limit");
     }
 
     #[test]
@@ -377,7 +342,7 @@ mod tests {
         troubles.set(Trouble::BusLost, "the bus is gone".into());
         let (event, _) = check(&troubles, 60).unwrap();
         assert_eq!(event.reason.as_deref(), Some("NodevigilDegraded"));
-        assert!(event.note.unwrap().contains("BusLost: the bus is gone"));
+        assert!(event.message.unwrap().contains("BusLost: the bus is gone"));
         assert!(check(&troubles, 3600).is_none());
         assert!(check(&troubles, 3660).is_some());
     }
@@ -391,31 +356,24 @@ mod tests {
         let (event, happened_at) = queue.next.unwrap();
         let event = about(&event, happened_at, &node, Now { uptime: at(130), wall: server, server });
         assert_eq!(event.event_time.unwrap().0, "2026-11-26T06:16:30Z".parse().unwrap());
-        assert_eq!(event.regarding.unwrap().uid.as_deref(), Some("u1"));
+        assert_eq!(event.involved_object.uid.as_deref(), Some("u1"));
     }
 
-    /// Sends Events to an API server that answers a POST in the group events.k8s.io, and one in the core group, with these HTTP statuses;
-    /// returns what was posted where, and the troubles.
-    async fn posted(events: u16, core: u16, count: usize) -> (Vec<(String, Value)>, Troubles) {
-        let (posted, api) = posted_within(Duration::from_secs(2), events, core, count).await;
+    /// Sends Events to an API server that answers each with this HTTP status; returns what was posted, and the troubles.
+    async fn posted(code: u16, count: usize) -> (Vec<Value>, Troubles) {
+        let (posted, api) = posted_within(Duration::from_secs(2), code, count).await;
         (posted, api.troubles)
     }
 
     /// The same within this time.
-    async fn posted_within(
-        time: Duration,
-        events: u16,
-        core: u16,
-        count: usize,
-    ) -> (Vec<(String, Value)>, ApiConnection) {
+    async fn posted_within(time: Duration, code: u16, count: usize) -> (Vec<Value>, ApiConnection) {
         let (sender, mut posted) = mpsc::unbounded_channel();
         let service = service_fn(move |request: Request<Body>| {
             let sender = sender.clone();
             async move {
-                let path = request.uri().path().to_owned();
+                assert_eq!(request.uri().path(), "/api/v1/namespaces/default/events");
                 let body = request.into_body().collect_bytes().await?;
-                let code = if path.starts_with("/apis/events.k8s.io/") { events } else { core };
-                sender.send((path, serde_json::from_slice(&body)?))?;
+                sender.send(serde_json::from_slice(&body)?)?;
                 let refusal = json!({"kind": "Status", "status": "Failure", "code": code, "message": "refused"});
                 let answer = if code == 201 { body } else { refusal.to_string().into_bytes().into() };
                 Ok::<_, BoxError>(Response::builder().status(code).body(Body::from(answer))?)
@@ -434,9 +392,6 @@ mod tests {
         (std::iter::from_fn(|| posted.try_recv().ok()).collect(), api)
     }
 
-    const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
-    const CORE: &str = "/api/v1/namespaces/default/events";
-
     #[tokio::test]
     async fn what_happened_before_the_node_was_re_created_is_about_the_former_node() {
         let (node, former) = (NodeFacts { uid: "new".into(), ..NodeFacts::default() }, Some(("old".into(), at(100))));
@@ -453,39 +408,29 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_the_group_of_events_is_refused_the_core_group_is_used_from_then_on() {
-        for refusal in [403, 404] {
-            let (posted, troubles) = posted(refusal, 201, 2).await;
-            let paths: Vec<_> = posted.iter().map(|(path, _)| path.as_str()).collect();
-            assert_eq!(paths, [EVENTS, CORE, CORE], "{refusal}");
-            assert!(troubles.present().is_empty(), "{:?}", troubles.present());
-            let (refused, core) = (&posted[0].1, &posted[1].1);
-            assert_eq!((&core["apiVersion"], &core["kind"]), (&json!("v1"), &json!("Event")));
-            assert_eq!(core["metadata"], refused["metadata"]);
-            let about = json!({"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u1"});
-            assert_eq!((&core["involvedObject"], &core["message"]), (&about, &refused["note"]));
-            assert_eq!((&core["type"], &core["reason"]), (&json!("Warning"), &json!("KubeletCrashed")));
-            assert_eq!(core["source"], json!({"component": REPORTING_CONTROLLER, "host": "n1"}));
-            assert_eq!((&core["reportingComponent"], &core["count"]), (&json!(REPORTING_CONTROLLER), &json!(1)));
-            assert_eq!(core["firstTimestamp"], core["lastTimestamp"]);
-            assert!(core["firstTimestamp"].is_string() && core["eventTime"].is_string(), "{core}");
+    async fn an_event_is_about_the_node_and_what_is_refused_is_a_trouble() {
+        let (posted_first, troubles) = posted(201, 2).await;
+        assert!(posted_first.len() == 2 && troubles.present().is_empty(), "{:?}", troubles.present());
+        let event = &posted_first[0];
+        assert_eq!((&event["apiVersion"], &event["kind"]), (&json!("v1"), &json!("Event")));
+        let about = json!({"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u1"});
+        assert_eq!((&event["involvedObject"], &event["type"]), (&about, &json!("Warning")));
+        assert_eq!(event["source"], json!({"component": REPORTING_CONTROLLER, "host": "n1"}));
+        assert_eq!((&event["reportingComponent"], &event["count"]), (&json!(REPORTING_CONTROLLER), &json!(1)));
+        assert_eq!(event["firstTimestamp"], event["lastTimestamp"]);
+        assert!(event["firstTimestamp"].is_string() && event["eventTime"].is_string(), "{event}");
+        for code in [403, 422] {
+            let (sent, troubles) = posted(code, 2).await;
+            assert_eq!(sent.len(), 2, "each is tried once");
+            assert!(troubles.present()[&Trouble::ApiRefused].contains("refuses to create an Event"));
         }
-    }
-
-    #[tokio::test]
-    async fn what_both_groups_refuse_is_a_trouble_and_the_next_event_is_tried_in_both() {
-        let (sent, troubles) = posted(403, 403, 2).await;
-        let paths: Vec<_> = sent.iter().map(|(path, _)| path.as_str()).collect();
-        assert_eq!(paths, [EVENTS, CORE, EVENTS, CORE]);
-        assert!(troubles.present()[&Trouble::ApiRefused].contains("refuses to create an Event"));
-        assert_eq!(posted(422, 201, 1).await.0.len(), 1, "it would be invalid in both");
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_api_server_that_fails_at_events_alone_is_reached_and_an_event_is_given_up_after_minutes() {
-        let (sent, api) = posted_within(Duration::from_mins(10), 500, 500, 1).await;
-        let first = &sent[0].1["metadata"]["name"];
-        let attempts = sent.iter().filter(|(_, event)| event["metadata"]["name"] == *first).count();
+        let (sent, api) = posted_within(Duration::from_mins(10), 500, 1).await;
+        let first = &sent[0]["metadata"]["name"];
+        let attempts = sent.iter().filter(|event| event["metadata"]["name"] == *first).count();
         assert!((10..=30).contains(&attempts), "{attempts}");
         let trouble = api.troubles.present()[&Trouble::ApiRefused].clone();
         assert!(trouble.contains("refuses to create an Event") && trouble.contains("webhooks"), "{trouble}");
