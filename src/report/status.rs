@@ -131,7 +131,7 @@ impl StatusReport {
             written_at: present.now,
             node: present.node.to_owned(),
             conditions: conditions.collect(),
-            published: published(&present, previous),
+            published: published(&present),
             pause: present.pause.cloned(),
             troubles: troubles.collect(),
             kubelet: present.kubelet,
@@ -169,15 +169,11 @@ fn since(condition: &Condition, present: &Present<'_>, previous: Option<&StatusR
     since.unwrap_or(present.now)
 }
 
-fn published(present: &Present<'_>, previous: Option<&StatusReport>) -> Publishing {
-    // Computed from two clocks that are read one after the other, it differs a little each time: then the previous one stays.
-    let before = previous.and_then(|report| match report.published {
-        Publishing::Reached { since } | Publishing::Unreached { since, .. } => Some(since),
-        Publishing::Off { .. } | Publishing::Untried => None,
-    });
+fn published(present: &Present<'_>) -> Publishing {
     let timestamp = |since: Uptime| {
         let since = present.now.checked_sub(present.uptime - since).unwrap_or(present.now);
-        before.filter(|before| since.duration_since(*before).abs() < SignedDuration::from_secs(1)).unwrap_or(since)
+        // Computed from two clocks that are read one after the other, it differs a little each time.
+        Timestamp::from_second(since.as_second()).unwrap_or(since)
     };
     match &present.api.reach {
         _ if present.api.is_dry_run => Publishing::Off { reason: "[kubernetes] publish = \"none\"".into() },
