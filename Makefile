@@ -44,6 +44,8 @@ ANSIBLE := $(CACHE)/ansible/$(ANSIBLE_VERSION)
 SCHEDULER := $(CACHE)/scheduler/$(call key,tests/cluster/go.mod tests/cluster/go.sum)
 # A stand-in for k3s, for distributions::k3s alone.
 K3S := $(CACHE)/k3s/$(call key,tests/cluster/go.mod tests/cluster/go.sum tests/cluster/k3s/main.go)
+# The newest containerd, for guests of such a kind.
+CONTAINERD := $(CACHE)/containerd/$(call key,tests/cluster/containerd/go.mod tests/cluster/containerd/go.sum)
 # Debian's kernel for the virtual machine of memory::host_thrashes.
 KERNEL := $(CACHE)/kernel
 # The kubelet for guests that are arm64.
@@ -51,12 +53,15 @@ ARM64 := $(CACHE)/arm64/$(call key,tests/cluster/go.mod tests/cluster/go.sum)
 # Images of guests, one directory for each suite and architecture of Debian. Each stays as Debian was when it was made; remove one to update it.
 GUESTS := $(CACHE)/guests/$(call key,tests/e2e/image.sh)
 
-# Kubelets of other releases. KUBELET=1.34: the stories' nodes run that one.
-kubelet_of = $(CACHE)/kubelets/$(1)-$(call key,tests/full/kubelet/versions/$(1)/go.mod tests/full/kubelet/versions/$(1)/go.sum)
+# Kubelets of other releases. KUBELET=1.34: the stories' nodes run that one. CONTROL_PLANE=1.34: the API server is of that release too.
+release_of = $(1)-$(call key,tests/full/kubelet/versions/$(1)/go.mod tests/full/kubelet/versions/$(1)/go.sum)
+kubelet_of = $(CACHE)/kubelets/$(call release_of,$(1))
+control_plane_of = $(CACHE)/control-planes/$(call release_of,$(1))
+KUBELET := $(or $(KUBELET),$(CONTROL_PLANE))
 
 # What the program of the stories reads, and how it is built: the agent is nearly what is shipped, the program that judges it is a
 # debug build, whose crates cargo test has built.
-STORIES_ENV = KUBEBUILDER_ASSETS="$(ASSETS)" NODEVIGIL_CONSUMERS="$(CONSUMERS)" NODEVIGIL_CRDS="$(CRDS)" NODEVIGIL_PEER="$(PEER)" NODEVIGIL_KERNEL="$(KERNEL)" NODEVIGIL_GUESTS="$(GUESTS)" NODEVIGIL_ARM64="$(ARM64)" NODEVIGIL_HELM="$(HELM)" NODEVIGIL_SCHEDULER="$(SCHEDULER)" NODEVIGIL_ANSIBLE="$(ANSIBLE)" NODEVIGIL_K3S="$(K3S)"$(if $(KUBELET), NODEVIGIL_KUBELET="$(call kubelet_of,$(KUBELET))")
+STORIES_ENV = KUBEBUILDER_ASSETS="$(ASSETS)" NODEVIGIL_CONSUMERS="$(CONSUMERS)" NODEVIGIL_CRDS="$(CRDS)" NODEVIGIL_PEER="$(PEER)" NODEVIGIL_KERNEL="$(KERNEL)" NODEVIGIL_GUESTS="$(GUESTS)" NODEVIGIL_ARM64="$(ARM64)" NODEVIGIL_HELM="$(HELM)" NODEVIGIL_SCHEDULER="$(SCHEDULER)" NODEVIGIL_ANSIBLE="$(ANSIBLE)" NODEVIGIL_K3S="$(K3S)" NODEVIGIL_CONTAINERD="$(CONTAINERD)"$(if $(KUBELET), NODEVIGIL_KUBELET="$(call kubelet_of,$(KUBELET))")$(if $(CONTROL_PLANE), NODEVIGIL_CONTROL_PLANE="$(call control_plane_of,$(CONTROL_PLANE))")
 QUIET := --quiet
 define E2E
 cargo build $(QUIET) --locked --profile gate --package nodevigil && cargo build $(QUIET) --locked --package nodevigil-e2e && \
@@ -111,7 +116,7 @@ if [ ! -d "$(2)" ]; then \
 fi
 endef
 
-.PHONY: help docs site test stories nodes gate-needs guest-needs arm64-needs full-needs demo demo-plan picture record well test-full oracle flags configurations rules packed bench fleet fuzz audit release musl packages arm arm-needs test-arm image chart crane helm sbom dist install rust cluster consumers crds kernel scheduler ansible k3s peer promtool nfpm kubelets cargo-deny mdbook clean
+.PHONY: help docs site test stories nodes gate-needs guest-needs arm64-needs full-needs demo demo-plan picture record well test-full oracle flags configurations rules packed bench fleet fuzz audit release musl packages arm arm-needs test-arm image chart crane helm sbom dist install rust cluster consumers crds kernel scheduler containerd ansible k3s peer promtool nfpm kubelets control-plane cargo-deny mdbook clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -119,7 +124,7 @@ help: ## This list
 	@echo "  Writes to: this tree, $(CACHE) and a temporary directory."
 	@echo "  test, test-full, stories, nodes, demo, well, bench, fleet and oracle need root, as they boot nodes in namespaces, and may install Debian packages."
 
-test: cargo-deny ## The gate: format, lints, dependencies' licences and sources, tests, stories on a real node
+test: cargo-deny ## The gate: format, lints, dependencies' licences and sources, tests, stories on real nodes
 	@tests/step.sh "cargo fmt" cargo fmt --all --check
 	@tests/step.sh "cargo clippy" cargo clippy --locked --workspace --all-targets -- -D warnings
 	@tests/step.sh "cargo deny" "$(CACHE)/cargo/bin/cargo-deny" --locked --workspace check --hide-inclusion-graph bans licenses sources
@@ -127,21 +132,27 @@ test: cargo-deny ## The gate: format, lints, dependencies' licences and sources,
 	@tests/step.sh "cargo doc" env RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --package kubelet-config --package redact
 	@tests/step.sh "cargo test" cargo test --locked --no-fail-fast
 	@tests/step.sh "stories" $(MAKE) stories TIER=gate
+	@tests/step.sh "virtual machine" $(MAKE) stories TIER=gate NODE=debian-13 STORIES=life::virtual_machine
 
-stories: $(if $(NODE),guest-needs) $(if $(findstring arm64,$(NODE)),arm64-needs) $(if $(KUBELET),kubelets) $(if $(filter gate,$(TIER)),gate-needs,full-needs consumers crds kernel peer scheduler ansible k3s chart) ## What happens to real nodes, TIER=full (or gate); STORIES="life:: api" for a part, NODE=debian-13 on guests, KUBELET=1.34 with that kubelet, TABLE=FILE for what they provoke
+stories: $(if $(NODE),guest-needs) $(if $(findstring arm64,$(NODE)),arm64-needs) $(if $(findstring containerd,$(NODE)),containerd) $(if $(KUBELET),kubelets) $(if $(CONTROL_PLANE),control-plane) $(if $(filter gate,$(TIER)),gate-needs,full-needs consumers crds kernel peer scheduler ansible k3s chart) ## What happens to real nodes, TIER=full (or gate); STORIES="life:: api" for a part, NODE=debian-13 on guests, KUBELET=1.34 with that kubelet, CONTROL_PLANE=1.34 with that Kubernetes, TABLE=FILE for what they provoke
 	@$(E2E) --tier $(or $(TIER),full) $(if $(NODE),--node $(NODE)) $(if $(TABLE),--table $(abspath $(TABLE))) $(if $(PLATFORMS),--platforms $(PLATFORMS)) $(STORIES)
 
 ARM64_STORIES := life::crash life::clean_exit life::hang life::operator_stop life::restart_by_signal crash::loop crash::out_of_memory runtime::crash runtime::restart_by_signal config::flag_in_the_wrong_file
 KUBELET_STORIES := life::crash life::hang life::operator_stop crash::out_of_memory runtime::crash config::flag_in_the_wrong_file
+CONTROL_PLANE_STORIES := life::crash life::operator_stop taints:: privilege:: api::late_write api::foreign bootstrap::ready settings::dry_run
 # Two guests at a time would make both slow. All kinds run, whatever became of one.
-nodes: guest-needs gate-needs $(if $(findstring arm64,$(NODES)),arm64-needs) ## The gate's stories and those of guests on each kind of node, or on NODES="debian-13", and docs/platforms.md about it (over two hours)
-	@failed=; for node in $(or $(NODES),namespaces debian-13 debian-12 debian-sid); do \
+nodes: guest-needs gate-needs containerd $(if $(findstring arm64,$(NODES)),arm64-needs) ## The gate's stories and those of guests on each kind of node, or on NODES="debian-13", and docs/platforms.md about it (over two hours)
+	@failed=; for node in $(or $(NODES),namespaces debian-13 debian-13-containerd-2 debian-12 debian-sid); do \
 	  case $$node in *arm64) stories="$(or $(STORIES),$(ARM64_STORIES))";; *) stories="$(STORIES)";; esac; \
 	  echo "== $$node"; $(E2E) --tier gate --node $$node --platforms docs/platforms.md $$stories || failed="$$failed $$node"; \
 	done; \
 	for release in $(or $(KUBELETS),$(if $(NODES),,1.33 1.34 1.35 1.37)); do \
 	  echo "== kubelet $$release"; \
 	  $(MAKE) stories TIER=gate KUBELET=$$release PLATFORMS=docs/platforms.md STORIES="$(or $(STORIES),$(KUBELET_STORIES))" || failed="$$failed kubelet-$$release"; \
+	done; \
+	for release in $(or $(CONTROL_PLANES),$(if $(NODES)$(KUBELETS),,1.34 1.37)); do \
+	  echo "== Kubernetes $$release"; \
+	  $(MAKE) stories CONTROL_PLANE=$$release PLATFORMS=docs/platforms.md STORIES="$(or $(STORIES),$(CONTROL_PLANE_STORIES))" || failed="$$failed kubernetes-$$release"; \
 	done; [ -z "$$failed" ] || { echo "stories failed on:$$failed" >&2; exit 1; }
 
 gate-needs: rust
@@ -362,6 +373,9 @@ ansible:
 k3s:
 	@$(call GO_BUILD,a stand-in for k3s,$(K3S),GO_TOOLS=./k3s tests/cluster/build.sh "$(K3S)")
 
+containerd:
+	@$(call GO_BUILD,containerd (three minutes),$(CONTAINERD),tests/cluster/build.sh "$(CONTAINERD)" tests/cluster/containerd)
+
 kernel:
 	@$(call INSTALL,$(GUEST_PROGRAMS))
 	@[ -d "$(KERNEL)" ] || tests/e2e/kernel.sh "$(KERNEL)"
@@ -389,7 +403,11 @@ helm:
 # One directory for each release, named by its version and the state of its module; with KUBELET=1.34 that one.
 kubelets:
 	@$(foreach release,$(or $(KUBELET),$(notdir $(wildcard tests/full/kubelet/versions/*))),\
-	  $(call GO_BUILD,kubelet $(release) (five minutes),$(call kubelet_of,$(release)),tests/cluster/build.sh "$(call kubelet_of,$(release))" tests/full/kubelet/versions/$(release));)
+	  $(call GO_BUILD,kubelet $(release) (five minutes),$(call kubelet_of,$(release)),GO_TOOLS=k8s.io/kubernetes/cmd/kubelet tests/cluster/build.sh "$(call kubelet_of,$(release))" tests/full/kubelet/versions/$(release));)
+
+CONTROL_PLANE_PROGRAMS := k8s.io/kubernetes/cmd/kube-apiserver k8s.io/kubernetes/cmd/kube-controller-manager
+control-plane:
+	@$(call GO_BUILD,the control plane of $(CONTROL_PLANE) (ten minutes),$(call control_plane_of,$(CONTROL_PLANE)),GO_TOOLS="$(CONTROL_PLANE_PROGRAMS)" tests/cluster/build.sh "$(call control_plane_of,$(CONTROL_PLANE))" tests/full/kubelet/versions/$(CONTROL_PLANE))
 
 # Installs version $(2) of $(1) from crates.io, if it is not there; $(3): further arguments.
 define CARGO_INSTALL

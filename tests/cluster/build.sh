@@ -21,7 +21,7 @@ if [ -n "$version" ]; then
   flags="$flags -X $stamp.gitVersion=$version -X $stamp.gitMajor=1 -X $stamp.gitMinor=$minor"
 fi
 tools=${GO_TOOLS:-$(go list tool)}
-count=$(echo "$tools" | wc -l)
+count=$(echo "$tools" | wc -w)
 i=0
 for tool in $tools; do
   i=$((i + 1))
@@ -32,7 +32,7 @@ for tool in $tools; do
   echo "  building $name $version ($i of $count)" >&2
   CGO_ENABLED=${GO_CGO:-0} go build -trimpath -ldflags "$flags" -o "$partial/$name" "$tool"
 done
-source=$(go list -f '{{.Module.Dir}}' "$(echo "$tools" | head -n 1)")
+source=$(go list -f '{{.Module.Dir}}' "${tools%%[[:space:]]*}")
 for file in "$@"; do
   cp "$source/$file" "$partial/"
 done

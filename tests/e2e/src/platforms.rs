@@ -13,8 +13,8 @@ use crate::stories::{Place, STORIES, Story};
 use crate::support::kinds::{KINDS, Kind};
 use crate::support::{output, programs};
 
-/// Between a kind and the release of a kubelet.
-const OTHER_KUBELET: &str = ", kubelet ";
+/// Between a kind and what is of another release.
+const OTHER_RELEASE: &str = ", ";
 const HEAD: &str = "\
 # Platforms
 
@@ -23,10 +23,10 @@ The nodes on which the stories (the end-to-end tests in tests/e2e) ran, and how 
 release. Every node runs a real kubelet, container runtime and systemd, with a real control plane.
 
 ";
-const KUBELETS_HEAD: &str = "\
-\n## Kubelets of other releases
+const RELEASES_HEAD: &str = "\
+\n## Other releases of Kubernetes
 
-The same control plane with kubelets of other releases. `make nodes` runs some of the gate's stories with each.
+Some stories with another release of the kubelet alone (*kubelet*), or of both the kubelet and the control plane (*Kubernetes*).
 
 ";
 const STORIES_HEAD: &str = "\
@@ -39,7 +39,7 @@ const STORIES_HEAD: &str = "\
 pub struct Platforms {
     path: PathBuf,
     kind: &'static Kind,
-    /// What the table calls the nodes: their kind, and the release of their kubelet if it is not that of the control plane.
+    /// What the table calls the nodes: their kind, and what is of another release.
     name: String,
     today: String,
     /// Whether this run has written the versions.
@@ -60,7 +60,7 @@ impl Platforms {
     pub fn new(path: &Path, kind: &'static Kind) -> Result<Self> {
         let today = output(Command::new("date").args(["-u", "+%F"]))?.trim().to_owned();
         let name = programs::other_release()
-            .map_or_else(|| kind.name.to_owned(), |release| format!("{}{OTHER_KUBELET}{release}", kind.name));
+            .map_or_else(|| kind.name.to_owned(), |release| format!("{}{OTHER_RELEASE}{release}", kind.name));
         Ok(Self { path: path.to_owned(), kind, name, today, has_versions: false })
     }
 
@@ -96,10 +96,10 @@ impl Table {
         let kinds: Vec<&str> =
             KINDS.iter().map(|kind| kind.name).filter(|name| self.versions.contains_key(*name)).collect();
         let others: Vec<&str> =
-            self.versions.keys().map(String::as_str).filter(|name| name.contains(OTHER_KUBELET)).collect();
+            self.versions.keys().map(String::as_str).filter(|name| name.contains(OTHER_RELEASE)).collect();
         let mut text = format!("{HEAD}{}{STORIES_HEAD}{}", self.kinds(&kinds), self.stories(&kinds));
         if !others.is_empty() {
-            let _ = write!(text, "{KUBELETS_HEAD}{}\n{}", self.kinds(&others), self.stories(&others));
+            let _ = write!(text, "{RELEASES_HEAD}{}\n{}", self.kinds(&others), self.stories(&others));
         }
         text
     }

@@ -18,7 +18,7 @@ const CONSOLE: &str = "/run/console.log";
 /// A sampled problem is not shown before the Node is two minutes old, and an error counts a minute after it was first found.
 const SHOWN: Duration = Duration::from_mins(5);
 
-fn with_lost_flag(node: NodeBuilder) -> NodeBuilder {
+pub fn with_lost_flag(node: NodeBuilder) -> NodeBuilder {
     let intent = "[intent]\ncloud_provider = \"external\"\n";
     node.file(DROP_IN, WRONG).file("/etc/nodevigil/config.d/60-intent.toml", intent)
 }
@@ -40,12 +40,16 @@ fn ensure_resolved_as_it_runs(node: &Node) -> Result<()> {
 
 pub fn a_flag_in_the_wrong_file_is_found(scene: &Scene) -> Result<()> {
     let node = scene.ready_with(with_lost_flag)?;
+    ensure_lost_flag_is_found(&node)
+}
+
+pub fn ensure_lost_flag_is_found(node: &Node) -> Result<()> {
     let (code, text) = node.run("nodevigil check --severity error")?;
     ensure!(code == 1, "{code}: {text}");
     for part in ["error[SD001 env-overridden-by-file]", &format!("{PACKAGED}:1"), &format!("{DROP_IN}:2")] {
         ensure!(text.contains(part), "no {part} in {text}");
     }
-    ensure_resolved_as_it_runs(&node)
+    ensure_resolved_as_it_runs(node)
 }
 
 pub fn an_error_is_shown_until_the_file_is_corrected(scene: &Scene) -> Result<()> {

@@ -5,11 +5,24 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 
 use crate::disturbances::{begin_stall, healthy_node, thaw, wait_until_not_young};
-use crate::scene::Scene;
+use crate::scene::{ObservedNode, Scene};
+use crate::stories::config;
 use crate::support::{WAIT, wait_until};
+
+/// What the gate asks of a virtual machine, on one to save the time of a boot.
+pub fn a_virtual_machine_shows_a_lost_flag_a_crash_and_a_stop(scene: &Scene) -> Result<()> {
+    let node = scene.healthy_with(config::with_lost_flag)?;
+    config::ensure_lost_flag_is_found(&node)?;
+    crash(&node, scene)?;
+    stop(&node)
+}
 
 pub fn a_crash_shows_signal_and_pid(scene: &Scene) -> Result<()> {
     let node = scene.healthy()?;
+    crash(&node, scene)
+}
+
+fn crash(node: &ObservedNode, scene: &Scene) -> Result<()> {
     let from = Instant::now();
     let pid = node.kill_kubelet()?;
     let crashed = node.kubelet().wait_for(from, "False", "KubeletCrashed")?;
@@ -71,6 +84,10 @@ pub fn a_stopped_process_is_hung_until_it_continues(scene: &Scene) -> Result<()>
 
 pub fn a_stop_job_is_no_fault(scene: &Scene) -> Result<()> {
     let node = scene.healthy()?;
+    stop(&node)
+}
+
+fn stop(node: &ObservedNode) -> Result<()> {
     let from = Instant::now();
     node.sh("systemctl stop kubelet")?;
     let stopped = node.kubelet().wait_for(from, "Unknown", "KubeletStoppedByOperator")?;

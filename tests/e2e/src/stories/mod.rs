@@ -103,6 +103,7 @@ const fn full(name: &'static str, run: fn(&Scene) -> Result<()>) -> Story {
 pub const STORIES: &[Story] = &[
     full("harness::node_ends", harness::nothing_is_left_of_a_node).only_in(Place::Namespaces),
     full("harness::run_is_killed", harness::nothing_is_left_of_a_killed_run).only_in(Place::Namespaces),
+    gate("life::virtual_machine", life::a_virtual_machine_shows_a_lost_flag_a_crash_and_a_stop).only_in(Place::Guest),
     gate("life::crash", life::a_crash_shows_signal_and_pid),
     gate("life::clean_exit", life::a_clean_exit_without_a_stop_job_is_a_crash),
     gate("life::hang", life::a_stopped_process_is_hung_until_it_continues),

@@ -243,7 +243,7 @@ impl ControlPlane {
     }
 
     fn spawn(&self, program: &str, arguments: &[String]) -> Result<Daemon> {
-        Daemon::start(&self.directory, &programs::kubernetes(program)?, arguments)
+        Daemon::start(&self.directory, &programs::control_plane(program)?, arguments)
     }
 
     fn file(&self, name: &str) -> String {

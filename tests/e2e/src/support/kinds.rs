@@ -24,6 +24,8 @@ pub struct Kind {
     pub units: [&'static str; 2],
     /// Where the container runtime listens.
     pub socket: &'static str,
+    /// Whether containerd is the newest release, in place of Debian's.
+    pub newest_containerd: bool,
 }
 
 /// What the stories call the units.
@@ -32,18 +34,26 @@ pub const USUAL_UNITS: [&str; 2] = ["kubelet", "containerd"];
 /// The architecture of the machine that runs the stories.
 pub const HOST: &str = "amd64";
 
+const NAMESPACES: Kind = Kind {
+    name: "namespaces",
+    suite: None,
+    architecture: HOST,
+    hostname: None,
+    units: USUAL_UNITS,
+    socket: "/run/containerd/containerd.sock",
+    newest_containerd: false,
+};
+
 /// The first one is that of the gate.
 #[rustfmt::skip]
-pub const KINDS: [Kind; 5] = [
-    Kind { name: "namespaces", suite: None, architecture: HOST, hostname: None, units: USUAL_UNITS, socket: "/run/containerd/containerd.sock" },
-    Kind { name: "debian-13", suite: Some("trixie"), architecture: HOST, hostname: Some("ip-10-99-0-2"), units: USUAL_UNITS,
-        socket: "/run/containerd/containerd.sock" },
-    Kind { name: "debian-12", suite: Some("bookworm"), architecture: HOST, hostname: Some("Worker-2.example.com"),
-        units: ["snap.k8s.kubelet", "snap.k8s.containerd"], socket: "/var/snap/k8s/common/run/containerd.sock" },
-    Kind { name: "debian-sid", suite: Some("sid"), architecture: HOST, hostname: None, units: USUAL_UNITS,
-        socket: "/run/containerd/containerd.sock" },
-    Kind { name: "debian-13-arm64", suite: Some("trixie"), architecture: "arm64", hostname: None, units: USUAL_UNITS,
-        socket: "/run/containerd/containerd.sock" },
+pub const KINDS: [Kind; 6] = [
+    NAMESPACES,
+    Kind { name: "debian-13", suite: Some("trixie"), hostname: Some("ip-10-99-0-2"), ..NAMESPACES },
+    Kind { name: "debian-13-containerd-2", suite: Some("trixie"), newest_containerd: true, ..NAMESPACES },
+    Kind { name: "debian-12", suite: Some("bookworm"), hostname: Some("Worker-2.example.com"),
+        units: ["snap.k8s.kubelet", "snap.k8s.containerd"], socket: "/var/snap/k8s/common/run/containerd.sock", ..NAMESPACES },
+    Kind { name: "debian-sid", suite: Some("sid"), ..NAMESPACES },
+    Kind { name: "debian-13-arm64", suite: Some("trixie"), architecture: "arm64", ..NAMESPACES },
 ];
 
 static CURRENT: OnceLock<&Kind> = OnceLock::new();
@@ -105,7 +115,7 @@ impl Kind {
         let Some(suite) = self.suite else { return Ok(()) };
         let image = self.image()?;
         if !image.exists() {
-            say(&format!("making the image of Debian {suite} for {} (two minutes)", self.architecture));
+            say(&format!("making the image of Debian {suite} for {} (a minute)", self.architecture));
             let script = repository().join("tests/e2e/image.sh");
             let made = Command::new(script).args([suite, self.architecture]).arg(&image).status()?;
             ensure!(made.success(), "tests/e2e/image.sh {suite} ended with {made}");

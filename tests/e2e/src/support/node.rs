@@ -81,6 +81,9 @@ impl NodeBuilder {
             layers.push(programs::layer("nodevigil", &programs::agent()?)?);
         }
         files.extend(self.files);
+        if self.kind.newest_containerd {
+            layers.extend(programs::newest_containerd()?);
+        }
         layers.extend(self.layers);
         for file in &mut files {
             file.path = self.kind.translate(&file.path);

@@ -12,6 +12,15 @@ pub fn kubernetes(program: &str) -> Result<PathBuf> {
     from("KUBEBUILDER_ASSETS", program).context("run `make cluster`")
 }
 
+/// Names the directory of an API server of another release.
+const OTHER_CONTROL_PLANE: &str = "NODEVIGIL_CONTROL_PLANE";
+
+/// A program of the control plane.
+pub fn control_plane(program: &str) -> Result<PathBuf> {
+    let is_other = std::env::var_os(OTHER_CONTROL_PLANE).is_some() && program != "etcd";
+    if is_other { from(OTHER_CONTROL_PLANE, program) } else { kubernetes(program) }
+}
+
 /// Names the directory of a kubelet of another release than the control plane's, `RELEASE-KEY`.
 const OTHER_KUBELET: &str = "NODEVIGIL_KUBELET";
 
@@ -23,11 +32,13 @@ pub fn kubelet() -> Result<PathBuf> {
     if std::env::var_os(OTHER_KUBELET).is_some() { from(OTHER_KUBELET, "kubelet") } else { kubernetes("kubelet") }
 }
 
-/// The release of the nodes' kubelet, if it is not that of the control plane.
+/// What is of another release than the stories' own, for the table of platforms: `kubelet 1.34`, or `Kubernetes 1.34` with its API server.
 pub fn other_release() -> Option<String> {
     let directory = PathBuf::from(std::env::var_os(OTHER_KUBELET)?);
     let name = directory.file_name()?.to_string_lossy();
-    Some(name.split_once('-').map_or(&*name, |(release, _)| release).to_owned())
+    let release = name.split_once('-').map_or(&*name, |(release, _)| release);
+    let what = if std::env::var_os(OTHER_CONTROL_PLANE).is_some() { "Kubernetes" } else { "kubelet" };
+    Some(format!("{what} {release}"))
 }
 
 /// kube-scheduler, in the directory that `NODEVIGIL_SCHEDULER` names.
@@ -38,6 +49,12 @@ pub fn scheduler() -> Result<PathBuf> {
 /// The stand-in for k3s, in the directory that `NODEVIGIL_K3S` names.
 pub fn k3s() -> Result<PathBuf> {
     from("NODEVIGIL_K3S", "k3s")
+}
+
+/// containerd and its shim, in the directory that `NODEVIGIL_CONTAINERD` names, as layers.
+pub fn newest_containerd() -> Result<Vec<PathBuf>> {
+    let program = |name| layer(name, &from("NODEVIGIL_CONTAINERD", name).context("run `make containerd`")?);
+    ["containerd", "containerd-shim-runc-v2"].into_iter().map(program).collect()
 }
 
 /// Helm, in the directory that `NODEVIGIL_HELM` names.
