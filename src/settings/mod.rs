@@ -92,7 +92,7 @@ pub struct KubernetesSettings {
     /// The longest random wait, in seconds, before a request that can wait. The agent waits after its start, and during and after a
     /// failure of the API server, so that the agents of a cluster do not send their requests at once. A problem does not wait, but its
     /// Event does.
-    pub spread_secs: Secs<0, 600, 60>,
+    pub spread_secs: Secs<0, 600, 90>,
     /// Additional names under which conditions are published: `native` (none), `eks` or `npd`.
     pub profile: Profile,
     /// Whether nodevigil publishes only the names of `profile`, without its own. No effect with `native`.

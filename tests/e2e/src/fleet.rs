@@ -23,8 +23,8 @@ const NODES: u32 = 5000;
 /// How long the API server fails.
 const FAILS_FOR: Duration = Duration::from_mins(2);
 /// How long requests are counted after the agents were started, and once all Nodes are right again after a failure.
-/// An agent spreads them over two minutes.
-const COUNTED_FOR: Duration = Duration::from_mins(3);
+/// An agent spreads them over three minutes.
+const COUNTED_FOR: Duration = Duration::from_mins(4);
 const COUNTED_AFTER: Duration = Duration::from_secs(30);
 
 /// Measures two fleets of that size, each with a control plane of its own and healthy for that long, and prints a table; writes it into the
@@ -92,7 +92,7 @@ fn measure(kind: Kind, size: u32, healthy: Duration, has_started: impl FnOnce() 
 
 type Failure = fn(&ControlPlane, &Members) -> Result<()>;
 
-/// What fails for two minutes, during which a tenth of the agents lose their kubelet.
+/// What fails for two minutes, during which a twentieth of the agents lose their kubelet.
 const FAILURES: [(&str, Failure); 3] = [
     ("the API server is away for two minutes", is_away),
     ("it answers 429 for two minutes", answers_429),

@@ -1,5 +1,5 @@
 //! The agents of a fleet: units of one machine, each with its own files, credential and Node. Their kubelets are stand-ins that only
-//! answer probes: nine tenths of the agents watch one that stays well, the others one each, which is killed while the API server fails.
+//! answer probes: most agents watch one that stays well, a twentieth of them one each, which is killed while the API server fails.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,7 +23,7 @@ use crate::support::{kinds, namespaces, output, programs, wait_until};
 /// After this time a Node that does not show what it should is lost.
 const LOST_AFTER: Duration = Duration::from_mins(10);
 /// Every so many agents, one watches the kubelet that is killed.
-const KILLED_EVERY: u32 = 10;
+const KILLED_EVERY: u32 = 20;
 /// The images that a Node lists, as those of a kubelet that has run for a while: they make up most of the object's size.
 const IMAGES: u32 = 40;
 const LABEL: &str = "nodevigil.io/fleet";
@@ -145,7 +145,7 @@ impl Members {
         self.machine.sh(&format!("systemctl --no-block {command} {units}")).map(drop)
     }
 
-    /// Kills the kubelets of a tenth of the agents, one after the other, as their agents report that at once.
+    /// Kills the kubelets of a twentieth of the agents, one after the other, as their agents report that at once.
     pub fn kill_some(&self) -> Result<()> {
         self.of_killed("kill --signal=KILL")
     }
@@ -240,7 +240,7 @@ pub fn create_nodes(plane: &ControlPlane, count: u32, members: u32) -> Result<()
 /// Has the API server answer each request of an agent's with 429.
 pub fn refuse_all(plane: &ControlPlane) -> Result<()> {
     let api = "flowcontrol.apiserver.k8s.io/v1";
-    let limited = json!({"nominalConcurrencyShares": 0, "lendablePercent": 0, "limitResponse": {"type": "Reject"}});
+    let limited = json!({"nominalConcurrencyShares": 0, "lendablePercent": 0, "borrowingLimitPercent": 0, "limitResponse": {"type": "Reject"}});
     let level = json!({"apiVersion": api, "kind": "PriorityLevelConfiguration", "metadata": {"name": "refused"},
         "spec": {"type": "Limited", "limited": limited}});
     let subjects = [

@@ -143,9 +143,9 @@ fn publish(page: &Page, node: &ObservedNode) -> Result<()> {
     wait_until_published(node, from)
 }
 
-/// With the settings of the package, an agent that starts waits up to two minutes for this (`spread_secs`).
+/// With the settings of the package, an agent that starts waits up to three minutes for this (`spread_secs`).
 pub(super) fn wait_until_published(node: &ObservedNode, from: Instant) -> Result<()> {
-    node.kubelet().wait_longer_for(from, Duration::from_mins(4), "True", "KubeletIsHealthy").map(drop)
+    node.kubelet().wait_longer_for(from, Duration::from_mins(5), "True", "KubeletIsHealthy").map(drop)
 }
 
 fn wait_until_healthy(node: &ObservedNode) -> Result<()> {
