@@ -112,7 +112,9 @@ impl Agent {
         let mut engine = Engine::new(settings.conditions.healthy_for_secs.duration(), settings.downgraded());
         // The others are adopted from the Node.
         let unpublished: Vec<_> = left.into_iter().filter(|condition| !condition.kind.is_published()).collect();
-        unpublished.iter().for_each(|condition| engine.adopt(condition.clone(), false, now));
+        for condition in unpublished.iter().cloned() {
+            engine.adopt(condition, false, now);
+        }
         desired.send_modify(|desired| desired.conditions = unpublished);
         Self {
             engine,

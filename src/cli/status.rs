@@ -35,7 +35,7 @@ pub struct Status {
     /// Print a table, or the content of /run/nodevigil/status.json
     #[arg(short, long, default_value = "text")]
     output: Output,
-    /// Redraw the table each second until Ctrl-C; if stdout is not a terminal, print it at each change
+    /// Redraw the table each second until Ctrl-C
     #[arg(short, long)]
     watch: bool,
 }
@@ -88,42 +88,26 @@ impl Status {
         Ok(report)
     }
 
-    /// Shows the report until stdout is closed.
+    /// Shows the report each second until stdout is closed.
     fn watch(&self) -> anyhow::Result<u8> {
-        let is_redrawn = io::stdout().is_terminal() && self.output == Output::Text;
-        let mut last = None;
+        let start = if io::stdout().is_terminal() && self.output == Output::Text { CLEAR } else { "" };
         loop {
             let now = clock::wall();
-            let seen = self.report(now);
-            if has_changed(&mut last, &seen) || is_redrawn {
-                let text = match seen {
-                    Ok(report) => self.output.render(&report, || text(&report, now, is_colored()))?,
-                    Err(why) if self.output == Output::Json => {
-                        complain(&why);
-                        String::new()
-                    }
-                    Err(why) => format!("{why}\n"),
-                };
-                let mut stdout = io::stdout().lock();
-                let start = if is_redrawn { CLEAR } else { "" };
-                if write!(stdout, "{start}{text}").and_then(|()| stdout.flush()).is_err() {
-                    return Ok(GOOD);
+            let text = match self.report(now) {
+                Ok(report) => self.output.render(&report, || text(&report, now, is_colored()))?,
+                Err(why) if self.output == Output::Json => {
+                    complain(&why);
+                    String::new()
                 }
+                Err(why) => format!("{why}\n"),
+            };
+            let mut stdout = io::stdout().lock();
+            if write!(stdout, "{start}{text}").and_then(|()| stdout.flush()).is_err() {
+                return Ok(GOOD);
             }
             thread::sleep(WATCH_EVERY);
         }
     }
-}
-
-/// Whether a report differs from the last one in more than the time when it was written.
-fn has_changed(last: &mut Option<Result<StatusReport, ()>>, seen: &Result<StatusReport, String>) -> bool {
-    let seen = match seen {
-        Ok(report) => Ok(StatusReport { written_at: Timestamp::UNIX_EPOCH, ..report.clone() }),
-        Err(_) => Err(()), // the message may have an age in it
-    };
-    let has_changed = last.as_ref() != Some(&seen);
-    *last = Some(seen);
-    has_changed
 }
 
 /// The report at `path`, unless it is so old that the agent is not running.
@@ -264,18 +248,6 @@ Not published: the API server has not answered for 5s: connection refused
 Problem of nodevigil itself, BusLost: no answer␛
 ";
         assert_eq!(text(&report, now, false), format!("{table}{remarks}"));
-    }
-
-    #[test]
-    fn a_report_is_shown_again_when_more_than_its_time_has_changed() {
-        let mut last = None;
-        let mut has_changed = |seen: Result<StatusReport, &str>| has_changed(&mut last, &seen.map_err(str::to_owned));
-        let healthy = report(&[ConditionStatus::True]);
-        let later = StatusReport { written_at: "2026-01-01T00:02:00Z".parse().unwrap(), ..healthy.clone() };
-        assert!(has_changed(Ok(healthy.clone())) && !has_changed(Ok(later)));
-        assert!(has_changed(Ok(report(&[ConditionStatus::False]))));
-        assert!(has_changed(Err("written 61s ago")) && !has_changed(Err("written 62s ago")));
-        assert!(has_changed(Ok(healthy)));
     }
 
     #[test]

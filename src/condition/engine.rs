@@ -90,12 +90,18 @@ impl Engine {
 
     /// Records a monitor's present view of a condition.
     pub fn report(&mut self, kind: ConditionType, view: View, now: Uptime) {
-        let view = downgrade(kind, view, &self.downgraded);
+        let (ended, view) = match downgrade(kind, view, &self.downgraded) {
+            View::Ended { reasons, view } => (reasons, *view),
+            view => (Vec::new(), view),
+        };
         let state = self.state(kind);
         match &view {
             View::Seen { findings, .. } => state.report_findings(findings, now),
-            View::Unknown(_) | View::Unchanged(_) | View::Unexplained(_) => {
-                state.problems.iter_mut().for_each(|problem| problem.absent_since = None);
+            View::Unknown(_) | View::Unchanged(_) | View::Unexplained(_) | View::Ended { .. } => {
+                for problem in &mut state.problems {
+                    let has_ended = problem.reason.is_some_and(|reason| ended.contains(&reason));
+                    problem.absent_since = problem.absent_since.or(Some(now)).filter(|_| has_ended);
+                }
             }
             View::Excused(_) => state.problems.clear(),
         }
@@ -283,6 +289,7 @@ impl ConditionState {
             View::Unchanged(finding) | View::Unexplained(finding) | View::Unknown(finding) | View::Excused(finding) => {
                 finding
             }
+            View::Ended { .. } => return None,
             View::Seen { healthy, findings } => {
                 let Some(finding) = findings.first() else {
                     let spec = Reason::healthy(self.kind).spec();

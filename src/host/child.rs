@@ -73,10 +73,7 @@ pub async fn run_own<T: DeserializeOwned>(arguments: &[&str], time: Duration) ->
     command.args(arguments);
     let name = arguments.first().copied().unwrap_or_default();
     let (status, output) = run(command, time).await.map_err(|error| format!("`nodevigil {name}`: {error}"))?;
-    let failed = |error| {
-        let why = if output.is_empty() { "it printed no result".to_owned() } else { format!("{error}") };
-        format!("`nodevigil {name}` failed ({status}: {why}); run it to see why")
-    };
+    let failed = |error| format!("`nodevigil {name}` failed ({status}: {error}); run it to see why");
     serde_json::from_slice(&output).map_err(failed)
 }
 

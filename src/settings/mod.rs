@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 pub use custom::CustomSettings;
-use custom::{Name, ServiceName, TypeName};
+use custom::TypeName;
 pub use load::*;
 pub use rule::RuleName;
 pub use values::{NodeIp, ProviderId, Secs, SocketUrl, UploadUrl};
@@ -67,7 +67,7 @@ pub struct ConditionSettings {
 #[serde(default, deny_unknown_fields)]
 pub struct KubeletSettings {
     /// The unit that runs the kubelet. Default: the first known unit that systemd has loaded.
-    #[serde(deserialize_with = "values::checked_as::<ServiceName, _>")]
+    #[serde(deserialize_with = "values::service")]
     pub unit: Option<String>,
     /// The URL at which nodevigil probes the kubelet. Default: from the kubelet's configuration.
     pub healthz_url: Option<String>,
@@ -87,7 +87,6 @@ pub struct KubernetesSettings {
     pub kubeconfig: Option<PathBuf>,
     /// The Node's name. Default: the name in the credential. In a pod: the name of the pod's Node. Otherwise: the name with which the kubelet
     /// registers.
-    #[serde(deserialize_with = "values::checked_as::<Name, _>")]
     pub node_name: Option<String>,
     /// The longest random wait, in seconds, before a request that can wait. The agent waits after its start, and during and after a
     /// failure of the API server, so that the agents of a cluster do not send their requests at once. A problem does not wait, but its
@@ -147,7 +146,7 @@ pub struct RuntimeSettings {
     /// The container runtime's socket, such as `unix:///run/crio/crio.sock`. Default: from the kubelet's configuration.
     pub endpoint: Option<SocketUrl>,
     /// The unit that runs the container runtime. Default: the unit of the process that listens on the socket.
-    #[serde(deserialize_with = "values::checked_as::<ServiceName, _>")]
+    #[serde(deserialize_with = "values::service")]
     pub unit: Option<String>,
 }
 

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::ops::Deref;
 use std::time::Duration;
 
 use kubelet_config::kubelet::endpoint::socket_path;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
 use super::ReasonSettings;
+use super::custom::ServiceName;
 use crate::condition::Reason;
 
 /// What is quoted of a value that is refused.
@@ -48,13 +48,9 @@ pub fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr,
     text.parse().map_err(wrong).map_err(de::Error::custom)
 }
 
-/// A text that is checked as a `T`.
-pub fn checked_as<'de, T, D>(deserializer: D) -> Result<Option<String>, D::Error>
-where
-    T: Deserialize<'de> + Deref<Target = str>,
-    D: Deserializer<'de>,
-{
-    Ok(Option::<T>::deserialize(deserializer)?.map(|text| text.to_owned()))
+/// A service: systemd loads no unit without a suffix.
+pub fn service<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    Ok(Option::<ServiceName>::deserialize(deserializer)?.map(|unit| unit.to_string()))
 }
 
 /// A value that is checked while it is parsed.

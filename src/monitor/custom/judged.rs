@@ -78,6 +78,11 @@ pub(super) fn view(kind: ConditionType, checks: &mut [Check], found: &[Found], n
 fn merged(kind: ConditionType, mut found: Vec<(Reason, Found)>) -> View {
     let ConditionType::Custom(custom) = kind else { return View::healthy("") };
     let unknown = |message: String| Finding::new(custom.unknown(), message);
+    // A check that cannot tell says nothing of the problems of others.
+    let has_ended = |found: &Found| matches!(found, Found::Nothing(_) | Found::Intended(_));
+    let may_last = |reason| found.iter().any(|(of, found)| *of == reason && !has_ended(found));
+    let reasons: Vec<_> = found.iter().map(|(reason, _)| *reason).filter(|reason| !may_last(*reason)).collect();
+    let partly = |view| View::Ended { reasons, view: Box::new(view) };
     found.sort_by_key(|(_, found)| found.rank());
     match found.first().map(|(_, first)| first.clone()) {
         Some(Found::Problem(_)) => {
@@ -90,8 +95,8 @@ fn merged(kind: ConditionType, mut found: Vec<(Reason, Found)>) -> View {
             findings.dedup_by_key(|finding| finding.reason);
             View::Seen { healthy: String::new(), findings }
         }
-        Some(Found::Unknown(message)) => View::Unknown(unknown(message)),
-        Some(Found::Pending(message)) => View::Unchanged(unknown(message)),
+        Some(Found::Unknown(message)) => partly(View::Unknown(unknown(message))),
+        Some(Found::Pending(message)) => partly(View::Unchanged(unknown(message))),
         Some(Found::Intended(message)) => View::Excused(unknown(message)),
         Some(Found::Nothing(message)) => View::healthy(message),
         None => View::healthy(""),
@@ -100,8 +105,11 @@ fn merged(kind: ConditionType, mut found: Vec<(Reason, Found)>) -> View {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::condition::custom::tests::registered;
+    use crate::condition::engine::Engine;
 
     fn at(secs: u64) -> Uptime {
         Uptime::from_secs(secs)
@@ -119,10 +127,37 @@ mod tests {
         let both = merged(&[(late, &problem), (down, &problem), (down, &problem), (down, &unknown)]);
         let findings = vec![Finding::new(down, "m"), Finding::new(late, "m")];
         assert_eq!(both, View::Seen { healthy: String::new(), findings });
-        assert!(matches!(merged(&[(down, &nothing), (late, &unknown)]), View::Unknown(_)));
-        assert!(matches!(merged(&[(down, &intended), (late, &pending)]), View::Unchanged(_)));
+        let partly = |found: &[(Reason, &Found)]| match merged(found) {
+            View::Ended { reasons, view } => (reasons, *view),
+            view => (vec![], view),
+        };
+        assert!(matches!(partly(&[(down, &nothing), (late, &unknown)]), (ended, View::Unknown(_)) if ended == [down]));
+        assert!(
+            matches!(partly(&[(down, &intended), (late, &pending)]), (ended, View::Unchanged(_)) if ended == [down])
+        );
         assert!(matches!(merged(&[(down, &nothing), (late, &intended)]), View::Excused(_)));
         assert_eq!(merged(&[(down, &nothing)]), View::healthy("m"));
+    }
+
+    #[test]
+    fn a_check_that_cannot_tell_keeps_no_problem_of_another_that_has_ended() {
+        let [ntp, ..] = registered();
+        let (down, late) = (Reason::of(ntp, "NTPIsDown").unwrap(), Reason::of(ntp, "NTPIsLate").unwrap());
+        let found = |of: fn(String) -> Found| of("m".into());
+        for undecided in [Found::Unknown, Found::Pending] {
+            let mut engine = Engine::new(Duration::from_mins(1), BTreeMap::new());
+            let mut shown = |first: fn(String) -> Found, second, secs: [u64; 2]| {
+                for secs in secs {
+                    engine.report(ntp, merged(ntp, vec![(down, found(first)), (late, found(second))]), at(secs));
+                }
+                engine.evaluate(at(secs[1])).pop().map(|shown| shown.reason)
+            };
+            assert_eq!(shown(Found::Problem, Found::Nothing, [1, 2]).as_deref(), Some("NTPIsDown"));
+            assert_eq!(shown(Found::Nothing, undecided, [10, 60]).as_deref(), Some("NTPIsDown"));
+            assert_eq!(shown(Found::Nothing, undecided, [69, 70]).as_deref(), Some("CheckUnknown"));
+            assert_eq!(shown(Found::Nothing, Found::Problem, [71, 72]).as_deref(), Some("NTPIsLate"));
+            assert_eq!(shown(Found::Nothing, undecided, [80, 135]).as_deref(), Some("NTPIsLate"), "its own is kept");
+        }
     }
 
     #[test]
