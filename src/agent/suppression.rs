@@ -100,9 +100,9 @@ mod tests {
     async fn a_young_host_and_a_young_node_have_just_started() {
         let api = api(NodeFacts { created: at("2026-01-01T00:00:00Z"), ..NodeFacts::default() });
         for (uptime, time, has_just_started) in [
-            (Duration::from_mins(1), "2026-01-01T01:00:00Z", true),
-            (HOUR, "2026-01-01T00:01:00Z", true),
-            (HOUR, "2026-01-01T01:00:00Z", false),
+            (Uptime::from_secs(60), "2026-01-01T01:00:00Z", true),
+            (Uptime::ZERO + HOUR, "2026-01-01T00:01:00Z", true),
+            (Uptime::ZERO + HOUR, "2026-01-01T01:00:00Z", false),
         ] {
             let suppression = Suppressions::new(HOUR).decide(&api, true, uptime, at(time)).await;
             assert_eq!(
@@ -121,7 +121,7 @@ mod tests {
         let api = annotated("2026-01-01T00:30:00Z");
         suppressions.read_pause(&api, now, &troubles);
         assert!(troubles.present().is_empty());
-        let suppression = suppressions.decide(&api, true, HOUR, now).await;
+        let suppression = suppressions.decide(&api, true, Uptime::ZERO + HOUR, now).await;
         assert!(matches!(suppression, Some(Suppression::Paused { .. })), "{suppression:?}");
         suppressions.read_pause(&annotated("2026-01-01T01:30:00Z"), now, &troubles);
         assert!(suppressions.pause.is_none() && troubles.present().contains_key(&Trouble::PauseRefused));

@@ -153,7 +153,7 @@ pub async fn outdated(
             () = timer.at(next_multiple(uptime(), CHECK_USED_EVERY)) => {}
             () = changed(&mut kubelet) => {}
         }
-        api.forget_refusals(uptime().saturating_sub(REFUSAL_COUNTS_FOR));
+        api.forget_refusals(uptime() - REFUSAL_COUNTS_FOR);
         let known = kubelet.borrow_and_update().clone();
         let (node_name, kubeconfig) = known.map(|known| (known.node_name, known.kubeconfig)).unzip();
         if let Some(kubeconfig) = &kubeconfig {

@@ -285,7 +285,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let unit = "[custom.chrony]\nreason = 'ChronyFailed'\nunit.name = 'chrony.service'\n";
         write(root.path(), "etc/nodevigil/config.d/a.toml", unit);
-        let mut problem = |text: &str| {
+        let problem = |text: &str| {
             write(root.path(), "etc/nodevigil/config.d/b.toml", &format!("# ours\n{text}"));
             let problem = load(root.path(), &[]).unwrap_err().to_string();
             problem.strip_prefix(root.path().to_str().unwrap()).map(str::to_owned).ok_or(problem)

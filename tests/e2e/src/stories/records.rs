@@ -131,7 +131,7 @@ pub fn stay_in_memory_while_the_disk_hangs(scene: &Scene) -> Result<()> {
     let node = scene.ready_with(|node| node)?;
     node.sh("mkfs.ext4 -q -F /dev/vdc; mount /dev/vdc /var/lib/nodevigil")?;
     let hang = |node: &ObservedNode| node.guest()?.monitor("block_set_io_throttle virtio2 1 0 0 0 0 0");
-    stay_in_memory(&node, hang, "nodevigil complete-record: no result within 10 s")
+    stay_in_memory(&node, hang, "`nodevigil complete-record`: no result within 10 s")
 }
 
 /// A record of a crash after `disturb` is in memory alone, which the journal and the console tell.
