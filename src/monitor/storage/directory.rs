@@ -24,6 +24,7 @@ pub(super) enum Owner {
     #[default]
     Kubelet,
     ContainerRuntime,
+    Both,
 }
 
 /// A directory whose file system is probed.

@@ -124,12 +124,12 @@ impl Story {
 fn each_file_system_is_probed_once_and_other_directories_are_searched_for_now_and_then() {
     let mut story = Story::new(ONE_DISK);
     assert_eq!(story.storage.view(story.now), None);
-    assert_eq!(story.round(&probe(Outcome::Written)).len(), 4, "where each directory is must be found out");
+    assert_eq!(story.round(&probe(Outcome::Written)).len(), 6, "where each directory is must be found out");
     assert_eq!(story.round(&probe(Outcome::Written)), [Path::new(KUBELET)]);
     let message = story.reports(Status::True, Reason::StorageIsHealthy);
     assert_eq!(message, "a test write to /var/lib/kubelet (ext4, /dev/vda) succeeds");
     story.now += Duration::from_mins(10);
-    assert_eq!(story.round(&probe(Outcome::Written)).len(), 4);
+    assert_eq!(story.round(&probe(Outcome::Written)).len(), 6);
 
     let mut story = Story::healthy(TWO_DISKS);
     assert_eq!(story.round(&probe(Outcome::Written)).len(), 2);
@@ -160,6 +160,38 @@ fn an_io_error_counts_at_once_and_no_space_after_three_probes() {
         story.round(&probe(Outcome::Written));
         story.round(&full);
         story.is_unclear();
+    }
+}
+
+/// kubernetes/kubernetes#105928 and #73208, kata-containers/kata-containers#6622, cri-o/cri-o#7222, rancher/rke2#1220: the Node was Ready,
+/// and no container started.
+#[test]
+fn a_file_system_that_only_containers_need_is_a_problem_when_it_is_full() {
+    let others = "30 27 0:25 / /run rw - tmpfs tmpfs rw,size=404480k\n31 27 254:16 / /var/log rw - ext4 /dev/vdb rw\n";
+    let (fine, no_space) = (probe(Outcome::Synced), Probe { is_full: true, ..probe(Outcome::Synced) });
+    let no_inodes = Probe { is_without_inodes: true, ..fine.clone() };
+    for (full, result, message) in [
+        ("/run", &no_inodes, "/run (tmpfs) has no inodes left: delete files or enlarge it"),
+        ("/var/log/pods", &no_space, "/var/log/pods (ext4, /dev/vdb) has no space left: delete files or enlarge it"),
+    ] {
+        let mut story = Story::new(&format!("{TWO_DISKS}{others}"));
+        let mut round = |result: &Probe| {
+            let mut started = story.read(None);
+            while let Some(path) = started.pop() {
+                let of_path = if path == Path::new(full) { result } else { &fine };
+                story.storage.ended(&path, Ok(of_path.clone()), story.now);
+                started.extend(story.start());
+            }
+            story.storage.view(story.now)
+        };
+        let seen = |view, status, reason| reports(view, ConditionType::NodeStorageHealthy, status, reason);
+        let healthy = seen(round(&fine), Status::True, Reason::StorageIsHealthy);
+        assert!(
+            healthy.ends_with("; fsync of /run (tmpfs) succeeds; fsync of /var/log/pods (ext4, /dev/vdb) succeeds"),
+            "{healthy}"
+        );
+        (0..2).for_each(|_| drop(round(result)));
+        assert_eq!(seen(round(result), Status::False, Reason::StorageFull), message);
     }
 }
 
@@ -326,7 +358,7 @@ fn a_container_runtime_whose_directory_is_not_known_is_mentioned() {
     let mut story = Story::new(ONE_DISK);
     // One that is the kubelet's too is not probed twice.
     story.storage.set_directories(None, &[KUBELET.into()]);
-    assert_eq!(story.round(&probe(Outcome::Written)).len(), 3);
+    assert_eq!(story.round(&probe(Outcome::Written)).len(), 5);
     let message = story.reports(Status::True, Reason::StorageIsHealthy);
     assert!(
         message.ends_with("; no directory of a container runtime was found ([storage] runtime_paths)"),
