@@ -74,3 +74,16 @@ fn an_outage_of_the_api_server_is_no_stall_and_after_it_the_kubelet_has_a_minute
     story.reach(Some(back));
     assert!(story.kubelet.running.cut_off.is_suspected());
 }
+
+/// kubernetes/kubernetes#90217, open-policy-agent/gatekeeper#3829: a webhook that is gone is asked about each Lease. No kubelet of the cluster
+/// can renew its own; each writes `Ready=True` again as soon as it sees the `Unknown` of the node controller.
+#[test]
+fn a_cluster_that_takes_no_renewal_of_a_lease_is_no_stall() {
+    let mut story = with_ready("True");
+    for second in 0..600 {
+        story.ready(if second % 60 < 40 { "True" } else { "Unknown" });
+        story.lease(100);
+        is_healthy(&story);
+        story.now += Duration::from_secs(1);
+    }
+}
