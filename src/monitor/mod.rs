@@ -72,11 +72,6 @@ impl Reporter {
     }
 }
 
-/// Whether `text` begins with `line`, in which `*` is for any text.
-fn begins_like(text: &str, line: &str) -> bool {
-    rest_after(text, line).is_some()
-}
-
 /// What follows in `text` if it begins with `line`, in which `*` is for any text.
 fn rest_after<'a>(text: &'a str, line: &str) -> Option<&'a str> {
     let mut parts = line.split('*');

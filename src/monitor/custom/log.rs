@@ -11,7 +11,7 @@ use crate::condition::Uptime;
 use crate::host::clock::{Now, Timer, uptime};
 use crate::host::journal::Entry;
 use crate::host::kmsg::LogState;
-use crate::monitor::{Inputs, begins_like, wall_at};
+use crate::monitor::{Inputs, rest_after, wall_at};
 use crate::settings::custom::LogCheck;
 
 /// The longest text of a line that is shown.
@@ -90,7 +90,7 @@ impl State {
     }
 
     fn take_in(&mut self, text: &str, at: Uptime, now: Now) {
-        if !self.settings.patterns.iter().any(|pattern| begins_like(text, pattern)) {
+        if !self.settings.patterns.iter().any(|pattern| rest_after(text, pattern).is_some()) {
             return;
         }
         let is_over = self.ends_at().is_some_and(|end| at >= end);

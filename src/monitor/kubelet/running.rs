@@ -188,22 +188,27 @@ impl RunningKubelet {
         silent(format!("{what}; neither its process state, its listening socket nor its Lease shows whether it works"))
     }
 
-    /// Whether connections wait at the port where it has answered, and none is accepted.
+    /// Whether connections wait at the port where it has answered, from one sample to the next, and none is accepted.
     fn accepts_nothing(&self) -> bool {
-        self.has_answered && self.failed.accepts_nothing()
+        let samples = &self.failed.samples;
+        let mut listeners = samples.newest_first().map(|sample| sample.listener);
+        let is_same = matches!((listeners.next(), listeners.next()),
+            (Some(Listener::Waiting(now)), Some(Listener::Waiting(before))) if before > 0 && now >= before);
+        // A host that waits for memory looks the same.
+        self.has_answered && samples.knows_memory_pressure && is_same
     }
 
     /// Whether it accepts nothing, and that is no witness yet.
     fn may_accept_again(&self, now: Uptime) -> bool {
         let is_early = self.failed.since.is_some_and(|since| now < since + ACCEPTS_AFTER);
-        is_early && self.accepts_nothing() && self.failed.samples.knows_memory_pressure
+        is_early && self.accepts_nothing()
     }
 
     /// The second witness, in addition to the failed probes, that it does not work.
     fn hang_evidence(&self, now: Uptime) -> Option<String> {
         let failed = &self.failed;
         // What another program has at a port that the kubelet never answered at proves nothing.
-        if self.accepts_nothing() && failed.samples.knows_memory_pressure {
+        if self.accepts_nothing() {
             return Some("it does not accept the connections that wait at its port".into());
         }
         let nobody_listens = failed.samples.last().is_some_and(|sample| sample.listener == Listener::Nobody);
@@ -229,15 +234,5 @@ impl FailedProbes {
     fn are_excused(&self, now: Uptime) -> bool {
         let lasts_too_long = self.samples.starved_since.is_some_and(|since| now >= since + STARVED_MAX);
         self.samples.is_starved(now) && !(lasts_too_long && self.lease.is_old(now))
-    }
-
-    /// Whether connections wait at its port from one sample to the next, and none is accepted.
-    fn accepts_nothing(&self) -> bool {
-        let mut listeners = self.samples.newest_first().map(|sample| sample.listener);
-        let (Some(Listener::Waiting(now)), Some(Listener::Waiting(before))) = (listeners.next(), listeners.next())
-        else {
-            return false;
-        };
-        before > 0 && now >= before
     }
 }

@@ -64,18 +64,12 @@ impl Memory {
         self.thrashing = message.map(|message| self.thrashing.take().unwrap_or(message));
     }
 
-    pub fn oom_killed(&mut self, kill: &OomKill, now: Uptime) {
-        if kill.memory == oom::Memory::Host {
-            self.host_oom_killed(message::oom_killed(kill), now);
-        }
-    }
-
-    /// The kernel OOM-killed a process because the host was out of memory. Its line is the same for the memory of a NUMA node, so little
-    /// memory must have been available.
-    pub fn host_oom_killed(&mut self, message: String, at: Uptime) {
+    /// The kernel OOM-killed a process. Its line is the same for the memory of the host and of a NUMA node, so little memory must have been
+    /// available.
+    pub fn oom_killed(&mut self, kill: &OomKill, at: Uptime) {
         let mut lately = self.readings.iter().rev().take_while(|reading| at - reading.at <= LITTLE_LATELY);
-        if lately.any(is_little) {
-            self.runs_out = Some(RunsOut { at, message });
+        if kill.memory == oom::Memory::Host && lately.any(is_little) {
+            self.runs_out = Some(RunsOut { at, message: message::oom_killed(kill) });
         }
     }
 

@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
+
 use super::upgrade::Upgrade;
 use crate::condition::Uptime;
 use crate::host::oom::{Memory, OomKill};
@@ -293,17 +295,9 @@ impl Ended {
     }
 }
 
-/// A signal's name and number (signal(7), x86 and ARM).
+/// `SIGTERM (15)`; a real-time signal has no name.
 fn signal_name(number: i32) -> String {
-    #[rustfmt::skip]
-    const NAMES: [(i32, &str); 12] = [
-        (1, "HUP"), (2, "INT"), (3, "QUIT"), (4, "ILL"), (6, "ABRT"), (7, "BUS"), (8, "FPE"), (9, "KILL"), (11, "SEGV"), (13, "PIPE"),
-        (15, "TERM"), (31, "SYS"),
-    ];
-    match NAMES.iter().find(|(known, _)| *known == number) {
-        Some((_, name)) => format!("SIG{name} ({number})"),
-        None => format!("signal {number}"),
-    }
+    Signal::try_from(number).map_or_else(|_| format!("signal {number}"), |signal| format!("{signal} ({number})"))
 }
 
 /// The last ends without a job: the run of the unit, and when.

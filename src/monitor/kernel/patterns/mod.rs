@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use crate::monitor::{begins_like, rest_after};
+use crate::monitor::rest_after;
 
 /// A line counts at this level or a more severe one, unless the table says otherwise.
 const LEAST_SEVERE_LEVEL: u8 = 4;
@@ -71,7 +71,7 @@ pub(super) fn pattern(index: usize) -> &'static Pattern {
 pub(super) fn find(text: &str, level: u8) -> Option<usize> {
     let is_like = |line: &String| match line.strip_suffix('$') {
         Some(line) => rest_after(text, line) == Some(""),
-        None => begins_like(text, line),
+        None => rest_after(text, line).is_some(),
     };
     let is_level = |(least, line): &(u8, String)| level <= *least && is_like(line);
     let counts = level <= LEAST_SEVERE_LEVEL || TABLE.less_severe.iter().any(is_level);

@@ -8,12 +8,13 @@ use serde_json::Value;
 use super::findings;
 use crate::condition::Uptime;
 use crate::host::memory::{Reading, Reclaim};
+use crate::host::oom::{self, OomKill};
 use crate::monitor::memory::state::Memory;
 
 const BYTES_PER_MIB: f64 = 1_048_576.0;
 /// The recordings count pages of 4 KiB.
 const BYTES_PER_PAGE: f64 = 4096.0;
-const OOM_KILLED: &str = "The kernel OOM-killed a process";
+const OOM_KILLED: &str = "The kernel OOM-killed ";
 
 #[derive(Debug, Deserialize)]
 struct Header {
@@ -90,7 +91,8 @@ impl Replay {
         let has_killed = self.oom_kills.is_some() && sample.oom_kills > self.oom_kills;
         self.oom_kills = sample.oom_kills.or(self.oom_kills);
         if has_killed && sample.oom_scope.as_deref() != Some("cgroup") {
-            self.memory.host_oom_killed(OOM_KILLED.to_owned(), at);
+            let kill = OomKill { pid: 812, name: "stress".into(), cgroup: None, memory: oom::Memory::Host };
+            self.memory.oom_killed(&kill, at);
         }
         // A recorder is never quite on time.
         if at + self.memory.interval() / 5 >= self.next_reading
