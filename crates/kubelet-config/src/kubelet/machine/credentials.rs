@@ -57,7 +57,7 @@ fn read(tree: &dyn Tree, path: &str, renewed: Option<PathBuf>, rotates: bool) ->
         let document =
             parse(at, &String::from_utf8_lossy(bytes)).map_err(|error| (error.at, "is not valid YAML".to_owned()))?;
         let (cluster, server, user) = understand(&document).map_err(|reason| (at.clone(), reason))?;
-        if let Some((node, reason)) = refusal(cluster, user, rotates) {
+        if let Some((node, reason)) = undecodable(&document).or_else(|| refusal(cluster, user, rotates)) {
             return Err((node.at.clone(), reason));
         }
         let mut found = follow(tree, at, server, user, renewed);
@@ -93,6 +93,24 @@ fn understand(document: &Node) -> Result<(&Node, String, Option<&Node>), String>
     Ok((cluster, server.to_owned(), user))
 }
 
+/// Data that is not base64: client-go decodes that of every cluster and user.
+fn undecodable(document: &Node) -> Option<(&Node, String)> {
+    let of = |list, key, data| {
+        let items = document.get(list).map(Node::items).unwrap_or_default().iter();
+        items.filter_map(move |item| Some((item.get(key)?.get(data)?, said(item.get(key), data)?, data)))
+    };
+    let all = of("clusters", "cluster", "certificate-authority-data")
+        .chain(of("users", "user", "client-certificate-data"))
+        .chain(of("users", "user", "client-key-data"));
+    all.into_iter().find_map(|(node, text, data)| {
+        let text: String = text.split_whitespace().collect();
+        // As `kubectl config view` and others leave it.
+        let is_masked = ["OMITTED", "REDACTED", "***"].iter().any(|mask| text.contains(mask));
+        let is_bad = !is_masked && LENIENT.decode(text).is_err();
+        is_bad.then(|| (node, format!("has a {data} that is not base64")))
+    })
+}
+
 /// What client-go refuses (`validateClusterInfo`, `validateAuthInfo`, `TLSConfigFor`, `newAuthenticator`); tried with kubelet 1.34.4.
 fn refusal<'a>(cluster: &'a Node, user: Option<&'a Node>, rotates: bool) -> Option<(&'a Node, String)> {
     let with = |node: Option<&'a Node>, key: &str| node?.get(key).filter(|_| said(node, key).is_some());
@@ -100,18 +118,12 @@ fn refusal<'a>(cluster: &'a Node, user: Option<&'a Node>, rotates: bool) -> Opti
     for (node, key) in all {
         let data = format!("{key}-data");
         let Some(given) = with(node, &data) else { continue };
-        let text: String = said(node, &data)?.split_whitespace().collect();
-        // As `kubectl config view` and others leave it.
-        let is_masked = ["OMITTED", "REDACTED", "***"].iter().any(|mask| text.contains(mask));
         // It compares the key with its data only next to a certificate.
         let has_certificate =
             ["client-certificate", "client-certificate-data"].iter().any(|key| with(user, key).is_some());
         let counts = key != "client-key" || has_certificate;
         if with(node, key).is_some() && counts {
             return Some((given, format!("has both {key} and {data}")));
-        }
-        if !is_masked && LENIENT.decode(text).is_err() {
-            return Some((given, format!("has a {data} that is not base64")));
         }
     }
     let insecure = cluster.get("insecure-skip-tls-verify").filter(|node| node.value == Value::Bool(true));

@@ -142,7 +142,17 @@ fn what_client_go_refuses_is_no_kubeconfig() {
     ] {
         assert!(found.contains(why) && !found.contains("s3cret"), "{why}: {found}");
     }
+    // It decodes what the current context does not use, and no more than that.
+    let and = |list: &str, item: &str| {
+        reason(text("{token: t}").replace(&format!("{list}:\n"), &format!("{list}:\n- {{name: old, {item}}}\n")))
+    };
+    let key = and("users", "user: {client-key-data: '<s3cret>'}");
+    assert_eq!(key, "has a client-key-data that is not base64");
+    let authority = and("clusters", "cluster: {server: 'https://b', certificate-authority-data: '<s3cret>'}");
+    assert_eq!(authority, "has a certificate-authority-data that is not base64");
     for sound in [
+        and("clusters", "cluster: {certificate-authority: /none, certificate-authority-data: cA==}"),
+        and("users", "user: {exec: {command: aws}}"),
         exec("v1beta1", ""),
         exec("v1", ", interactiveMode: Never"),
         of_cluster("insecure-skip-tls-verify: true"),
