@@ -142,7 +142,7 @@ pub(in crate::rules) fn name_bad(snapshot: &Snapshot, report: &mut Report) {
             "{subject} is '{shown}', but the kubelet names the Node '{name}', in lower case. A cloud controller that \
              searches for '{shown}' does not find the Node"
         );
-        (Severity::Warning, message)
+        (if external(snapshot).is_some() { Severity::Warning } else { Severity::Info }, message)
     } else {
         return;
     };

@@ -324,7 +324,9 @@ fn cl008_knows_names_that_are_none() {
         assert_eq!(after(bad).as_deref(), Some("error"), "{bad}");
     }
     assert_eq!(after(" ").as_deref(), Some("fatal"));
-    assert_eq!(after("Node-1").as_deref(), Some("warning"));
+    assert_eq!(after("Node-1").as_deref(), Some("info"), "the kubelet writes it in lower case");
+    let upper = Inputs { hostname: Some("Node-1".to_owned()), ..inputs("1.33.4") };
+    assert!(of("--cloud-provider=external", upper, "CL008")[0].starts_with("warning"));
     assert_eq!(named("localhost", Lifecycle::BeforeFirstStart).as_deref(), Some("warning"));
     for fine in ["node-1", "ip-10-0-31-17.eu-central-1.compute.internal", "4711"] {
         assert_eq!(after(fine), None, "{fine}");
