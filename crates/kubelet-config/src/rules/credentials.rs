@@ -150,6 +150,10 @@ fn without_certificate(snapshot: &Snapshot) -> Option<Finding> {
     Some(Finding::new("AU001", Severity::Fatal, at.clone(), message).say_at(&at, fix))
 }
 
+fn is_snap_without_flags(snapshot: &Snapshot) -> bool {
+    matches!(snapshot.command.launcher, Launcher::MicroK8s | Launcher::K8sSnap) && snapshot.command.args.len() == 1
+}
+
 pub(super) fn standalone(snapshot: &Snapshot, report: &mut Report) {
     const MESSAGE: &str =
         "the kubelet runs without --kubeconfig: it is standalone, talks to no API server and registers no Node";
@@ -169,7 +173,12 @@ pub(super) fn standalone(snapshot: &Snapshot, report: &mut Report) {
         return;
     }
     let command = settings::command(snapshot);
-    let finding = Finding::new("AU011", Severity::Warning, command.clone(), MESSAGE);
+    let (severity, and) = if is_snap_without_flags(snapshot) {
+        (Severity::Error, ". Its file has no flag at all, and so it lets everybody run commands in its containers")
+    } else {
+        (Severity::Warning, "")
+    };
+    let finding = Finding::new("AU011", severity, command.clone(), format!("{MESSAGE}{and}"));
     report.add(finding.say_at(&command, "add --kubeconfig=FILE to the command"));
 }
 

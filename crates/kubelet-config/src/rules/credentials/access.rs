@@ -1,15 +1,15 @@
 //! Whom the kubelet lets use its own API.
 
-use super::{Finding, Launcher, Report, Severity, Snapshot, settings};
+use super::{Finding, Launcher, Report, Severity, Snapshot, is_snap_without_flags, settings};
 use crate::rules::remedy;
 
 const ANONYMOUS: &str = "authentication.anonymous.enabled";
 const MODE: &str = "authorization.mode";
 const READ_ONLY_PORT: &str = "readOnlyPort";
 
-/// Whether the distribution sets this itself: its kubelet gets these flags in words that need not all be known.
-fn is_distributions(snapshot: &Snapshot, path: &str) -> bool {
-    settings::is_default(snapshot, path) && settings::are_managed(snapshot)
+/// Whether the distribution sets this in words that need not be known, or its file of flags is empty, as AU011 tells.
+fn is_others(snapshot: &Snapshot, path: &str) -> bool {
+    settings::is_default(snapshot, path) && (settings::are_managed(snapshot) || is_snap_without_flags(snapshot))
 }
 
 fn is_always_allow(snapshot: &Snapshot) -> bool {
@@ -22,7 +22,7 @@ fn has_tokens(snapshot: &Snapshot) -> bool {
 }
 
 pub(in crate::rules) fn anonymous(snapshot: &Snapshot, report: &mut Report) {
-    if is_distributions(snapshot, ANONYMOUS) || snapshot.settings.bool(ANONYMOUS) != Some(true) {
+    if is_others(snapshot, ANONYMOUS) || snapshot.settings.bool(ANONYMOUS) != Some(true) {
         return;
     }
     let (severity, consequence) = if is_always_allow(snapshot) {
@@ -46,28 +46,24 @@ pub(in crate::rules) fn anonymous(snapshot: &Snapshot, report: &mut Report) {
 }
 
 pub(in crate::rules) fn always_allow(snapshot: &Snapshot, report: &mut Report) {
-    if is_distributions(snapshot, MODE) || !is_always_allow(snapshot) {
+    if is_others(snapshot, MODE) || !is_always_allow(snapshot) {
         return;
     }
     let message = format!(
         "{}: every client that the kubelet authenticates may run commands in every container",
         settings::shown(snapshot, MODE)
     );
-    // Webhook asks the API server, and refuses everybody who cannot be authenticated.
-    let has_tokens = has_tokens(snapshot);
     // MicroK8s is shipped like that, and a kubelet that is to be standalone has no choice.
     let is_shipped = snapshot.command.launcher == Launcher::MicroK8s && settings::is_default(snapshot, MODE);
     let severity = if is_shipped || settings::is_standalone(snapshot) { Severity::Warning } else { Severity::Error };
     let finding = Finding::new("AU008", severity, settings::place(snapshot, MODE), message);
     if snapshot.settings.text("--kubeconfig").is_none() {
         // With Webhook a kubelet that cannot ask an API server exits.
-        report.add(
-            finding.say("first give the kubelet --kubeconfig: without an API server to ask it takes no other mode"),
-        );
-        return;
+        return report.add(finding.say("first add --kubeconfig: with Webhook and no API server the kubelet exits"));
     }
     let mut finding = finding.remedy(remedy::set(snapshot, MODE, "Webhook"));
-    if !has_tokens {
+    // Webhook asks the API server, and refuses everybody who cannot be authenticated.
+    if !has_tokens(snapshot) {
         let name = settings::name(snapshot, "authentication.webhook.enabled", MODE);
         finding = finding.by_hand_if(true).say(format!("Before the restart also set {name} to true"));
     }
@@ -75,7 +71,7 @@ pub(in crate::rules) fn always_allow(snapshot: &Snapshot, report: &mut Report) {
 }
 
 pub(in crate::rules) fn read_only_port(snapshot: &Snapshot, report: &mut Report) {
-    if is_distributions(snapshot, READ_ONLY_PORT) || snapshot.settings.int(READ_ONLY_PORT).unwrap_or(0) == 0 {
+    if is_others(snapshot, READ_ONLY_PORT) || snapshot.settings.int(READ_ONLY_PORT).unwrap_or(0) == 0 {
         return;
     }
     let message = format!(

@@ -255,3 +255,14 @@ fn fl004_names_systemd_only_where_systemd_would_have_expanded_the_variable() {
         assert!(finding.message.ends_with("no program expands the variable in it"), "{}", finding.message);
     }
 }
+
+#[test]
+fn a_snap_without_any_flag_is_one_mistake() {
+    for tree in [microk8s("# flags\n"), k8s("")] {
+        let findings = findings_with(&tree, Inputs::default());
+        let rules: Vec<_> = findings.iter().filter(|one| one.rule.starts_with("AU")).map(|one| one.rule).collect();
+        assert_eq!(rules, ["AU011"]);
+        assert!(judged(&tree, "AU011")[0].starts_with("error "));
+    }
+    assert!(judged(&microk8s("--v=2\n"), "AU007")[0].starts_with("error "));
+}
