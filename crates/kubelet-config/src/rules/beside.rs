@@ -145,15 +145,13 @@ pub(super) fn inhibit_delay(snapshot: &Snapshot, report: &mut Report) {
     report.add(finding.step(counts.at.clone(), format!("InhibitDelayMaxSec={}", counts.value)));
 }
 
-const MAX_ADDRESSES: usize = 16;
-
 pub(super) fn cluster_dns(snapshot: &Snapshot, report: &mut Report) {
     const FIELD: &str = "clusterDNS";
     let is_alone = snapshot.settings.text("--kubeconfig").is_none();
     let has_file = settings::config_file(snapshot).is_some();
     let at = settings::place(snapshot, FIELD);
     let wrong = snapshot.settings.list(FIELD).into_iter().filter(|address| !ValueKind::Ip.takes(address));
-    for address in wrong.take(MAX_ADDRESSES) {
+    for address in wrong {
         let message =
             format!("clusterDNS has '{}', which is no IP address: the kubelet passes it over", shortened(address));
         let finding = Finding::new("NW004", Severity::Warning, at.clone(), message);

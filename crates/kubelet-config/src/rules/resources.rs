@@ -6,7 +6,6 @@ pub(super) mod state_file;
 use super::config::are_written_by_distribution;
 use super::{Finding, From, Location, Remedy, Report, Severity, Snapshot, Step, layers, remedy, settings};
 use crate::kubelet::config::document::Node;
-use crate::kubelet::config::fields::{self, FieldDefault};
 use crate::kubelet::quantity::{self, Quantity};
 
 const HARD: &str = "evictionHard";
@@ -137,13 +136,6 @@ fn with_thresholds(snapshot: &Snapshot, missing: &[(&str, &str)]) -> Remedy {
     with_argument(snapshot, &format!("eviction-hard={}", all.join(",")))
 }
 
-/// The hard threshold that the kubelet has by default.
-fn default_threshold(key: &str) -> Option<String> {
-    let FieldDefault::IfAbsent(json) = fields::find(HARD)?.default else { return None };
-    let defaults: serde_json::Value = serde_json::from_str(json).ok()?;
-    Some(defaults[key].as_str()?.to_owned())
-}
-
 /// A threshold in bytes; of a percentage only where the whole is known.
 #[expect(clippy::cast_precision_loss, reason = "a byte more or less does not matter")]
 fn bytes(threshold: &str, whole: Option<f64>) -> Option<f64> {
@@ -194,17 +186,13 @@ fn without_unit(snapshot: &Snapshot, report: &mut Report) {
 /// With the fix that gives a threshold its default; a soft one has none.
 fn threshold_fix(finding: Finding, snapshot: &Snapshot, path: &str, key: &str) -> Finding {
     let at = finding.at.clone();
-    let Some(value) = default_threshold(key).filter(|_| path == HARD) else {
-        let right = if path == HARD { "a lower threshold" } else { "a threshold somewhat above that of evictionHard" };
-        return finding.say_at(&at, format!("write {right} for {key}, or delete it,"));
-    };
     let by_flag = matches!(settings::from(snapshot, path), Some(From::Flag(_)));
-    let sign = if by_flag { "<" } else { ": " };
-    let node = snapshot.config.get(path).and_then(|map| map.get(key));
-    // Only of a threshold with which no pod stays is it sure that it is a mistake.
-    let node = node.filter(|node| node.at.width > 0 && !by_flag && finding.severity == Severity::Error);
-    let new = serde_json::Value::from(&*value).to_string();
-    finding.with(Step::replace(node.map(|node| node.at.clone()), &at, format!("write {key}{sign}{value}"), new))
+    let right = match NEEDED.into_iter().find(|(needed, _)| *needed == key) {
+        _ if path != HARD => format!("write a threshold somewhat above that of {HARD} for {key}, or delete it,"),
+        Some((_, value)) => format!("write {key}{}{value}", if by_flag { "<" } else { ": " }),
+        None => format!("write a lower threshold for {key}, or delete it,"),
+    };
+    finding.say_at(&at, right)
 }
 
 /// Where somebody set a threshold.
