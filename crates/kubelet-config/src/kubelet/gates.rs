@@ -50,7 +50,7 @@ pub fn find(name: &str) -> Option<&'static Gate> {
 
 /// Gates on which it depends what the kubelet takes for a setting, and the release since which each is on by default; none
 /// where it is off in every release that is known. Read from `kube_features.go` of 1.36.3 and of 1.37.2.
-const ON_BY_DEFAULT: [(&str, Option<u16>); 17] = [
+const ON_BY_DEFAULT: [(&str, Option<u16>); 18] = [
     ("CPUManagerPolicyAlphaOptions", None),
     ("CustomCPUCFSQuotaPeriod", Some(36)),
     ("DefaultPodSysctls", None),
@@ -59,6 +59,8 @@ const ON_BY_DEFAULT: [(&str, Option<u16>); 17] = [
     ("GracefulNodeShutdownBasedOnPodPriority", Some(24)),
     ("ImageMaximumGCAge", Some(30)),
     ("InPlacePodVerticalScaling", Some(33)),
+    // Alpha in 1.28, locked since 1.34 (KEP-4033).
+    ("KubeletCgroupDriverFromCRI", Some(31)),
     ("KubeletCrashLoopBackOffMax", Some(35)),
     ("KubeletEnsureSecretPulledImages", Some(35)),
     ("LoggingAlphaOptions", None),

@@ -1,7 +1,8 @@
 //! RT: the container runtime and the cgroups that it shares with the kubelet.
 
-use super::{Finding, Lifecycle, Located, Location, Report, Severity, Snapshot, remedy, settings};
-use crate::kubelet::machine::{Runtime, RuntimeKind, Socket};
+use super::{Finding, Lifecycle, Located, Location, Report, Severity, Snapshot, config, remedy, settings};
+use crate::kubelet::gates;
+use crate::kubelet::machine::{Runtime, RuntimeKind, Socket, release};
 use crate::step::unit_name;
 
 pub(super) fn socket_missing(snapshot: &Snapshot, report: &mut Report) {
@@ -43,7 +44,7 @@ pub(super) fn plugin_disabled(snapshot: &Snapshot, report: &mut Report) {
         return report.not_checked("RT002", "the configuration of the runtime at the endpoint");
     };
     let Some(Located { value: key, at }) = &runtime.cri_disabled else {
-        if !runtime.problems.is_empty() {
+        if !runtime.is_whole {
             report.not_checked("RT002", "a configuration of the runtime that could be read whole");
         }
         return;
@@ -51,9 +52,11 @@ pub(super) fn plugin_disabled(snapshot: &Snapshot, report: &mut Report) {
     let (why, fix) = match *key {
         "disabled_plugins" => ("is disabled here, as in Docker's package", "remove this entry from disabled_plugins"),
         "config_path" => (
-            "does not start with both `config_path` and `mirrors` for its registries",
-            "move the mirrors into hosts.toml files below this directory and delete them here, or delete config_path,",
+            "does not start with both `config_path` and `mirrors` or `tls` for its registries",
+            "move these into hosts.toml files below this directory and delete them here, or delete config_path,",
         ),
+        "TOML" => ("this is not valid TOML", "correct it"),
+        "plugins" => ("`version = 2` takes no short name of a plugin", "write io.containerd.grpc.v1.cri for cri"),
         "default_runtime_name" => (
             "does not start: of the runtime that this default_runtime_name names, containerd has no table in `runtimes`",
             "correct the name, or add the table,",
@@ -63,11 +66,20 @@ pub(super) fn plugin_disabled(snapshot: &Snapshot, report: &mut Report) {
             "delete the line, and write SystemdCgroup = true in the options of runc",
         ),
     };
-    let message = format!(
-        "containerd's CRI plugin {why}. containerd answers the kubelet with 'unknown service runtime.v1.RuntimeService', and \
-         the kubelet exits"
-    );
-    let fix = format!("{fix} at {at}, then `systemctl restart containerd`");
+    let message = if matches!(*key, "TOML" | "plugins") {
+        format!("{} does not start, because {why}. Without a runtime the kubelet exits", name(runtime.kind))
+    } else {
+        format!(
+            "containerd's CRI plugin {why}. containerd answers the kubelet with 'unknown service runtime.v1.RuntimeService', \
+             and the kubelet exits"
+        )
+    };
+    let (place, service) = if config::are_written_by_distribution(snapshot, at) {
+        (format!("in config.toml.tmpl or config-v3.toml.tmpl, from which {at} is written"), unit_name(snapshot))
+    } else {
+        (format!("at {at}"), if runtime.kind == RuntimeKind::Crio { "crio" } else { "containerd" })
+    };
+    let fix = format!("{fix} {place}, then `systemctl restart {service}`");
     report.add(Finding::new("RT002", Severity::Fatal, at.clone(), message).say(fix));
 }
 
@@ -81,8 +93,9 @@ enum Asks {
 
 fn asks(snapshot: &Snapshot, runtime: &Runtime) -> Asks {
     let name = name(runtime.kind);
+    // The driver is told since containerd 2.0 and CRI-O 1.28.
     let answers = match &runtime.version {
-        Some(version) => Some(reports_driver(version, runtime.kind)),
+        Some(version) => Some(release(version) >= if runtime.kind == RuntimeKind::Crio { [1, 28] } else { [2, 0] }),
         // Schema 3 is containerd 2's.
         None => runtime.schema.filter(|schema| *schema >= 3).map(|_| true),
     };
@@ -91,36 +104,19 @@ fn asks(snapshot: &Snapshot, runtime: &Runtime) -> Asks {
         return Asks::No(format!("{name} {version} does not report its driver to the kubelet"));
     }
     let Some(version) = &snapshot.version else { return Asks::Unknown("the kubelet's version") };
-    let gates = snapshot.settings.get("featureGates");
-    let gate = gates.and_then(|gates| gates.value.get("KubeletCgroupDriverFromCRI")?.as_bool());
-    // Alpha in 1.28, on by default since 1.31, locked since 1.34 (KEP-4033).
-    let is_on = match version.minor.0 {
-        ..28 => false,
-        28..31 => gate == Some(true),
-        31..34 => gate != Some(false),
-        _ => true,
-    };
+    let is_on = gates::is_on("KubeletCgroupDriverFromCRI", &snapshot.settings, Some(version));
     match (is_on, answers) {
-        (false, _) if version.minor.0 < 31 => {
+        (Some(false), _) if version.minor.0 < 31 => {
             Asks::No(format!("Kubelet {version} does not ask the runtime for its driver"))
         }
-        (false, _) => Asks::No(
+        (Some(false), _) => Asks::No(
             "The feature gate KubeletCgroupDriverFromCRI, with which the kubelet would ask the runtime, is off"
                 .to_owned(),
         ),
-        (true, Some(_)) => Asks::Yes,
-        (true, None) => Asks::Unknown("the runtime's version"),
+        (None, _) => Asks::Unknown("the kubelet's feature gates"),
+        (_, Some(_)) => Asks::Yes,
+        (_, None) => Asks::Unknown("the runtime's version"),
     }
-}
-
-/// Whether a runtime of this version tells the kubelet its driver: containerd since 2.0, CRI-O since 1.28.
-fn reports_driver(version: &str, kind: RuntimeKind) -> bool {
-    let first = match kind {
-        RuntimeKind::Containerd => [2, 0],
-        RuntimeKind::Crio => [1, 28],
-    };
-    let numbers = version.trim_start_matches('v').split(|c: char| !c.is_ascii_digit());
-    numbers.take(2).map(|number| number.parse::<u32>().unwrap_or(0)).ge(first)
 }
 
 fn name(kind: RuntimeKind) -> &'static str {
@@ -213,14 +209,9 @@ fn with_systemd_driver(
             "set SystemdCgroup = true in the default runtime's options in {}, then `systemctl restart containerd`",
             at.file
         )),
-        RuntimeKind::Crio => {
-            let (what, reload) = if at.file.contains(".service") {
-                ("--cgroup-manager=systemd", "systemctl daemon-reload && ")
-            } else {
-                ("cgroup_manager = \"systemd\"", "")
-            };
-            finding.say(format!("write `{what}` at {at}, then `{reload}systemctl restart crio`"))
-        }
+        RuntimeKind::Crio => finding.say(format!(
+            "write systemd as CRI-O's cgroup manager at {at}, then `systemctl daemon-reload && systemctl restart crio`"
+        )),
     }
 }
 

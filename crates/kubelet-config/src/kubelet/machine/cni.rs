@@ -22,7 +22,7 @@ pub(super) fn directory(runtime: Option<&Runtime>, socket: &str) -> Option<PathB
     }
     // k3s, k0s and MicroK8s start a containerd of their own, with directories of their own.
     let is_bundled = ["/run/k3s/", "/run/k0s/", "/var/snap/"].iter().any(|prefix| socket.starts_with(prefix));
-    let is_whole = runtime.is_none_or(|runtime| runtime.problems.is_empty());
+    let is_whole = runtime.is_none_or(|runtime| runtime.is_whole);
     (is_whole && !is_bundled).then(|| PathBuf::from(DEFAULT_DIRECTORY))
 }
 

@@ -29,15 +29,16 @@ const IMAGES_URI: &str = "io.containerd.cri.v1.images";
 /// Reads the configuration at `main`. A file that is not there counts as containerd's defaults if `installed`, else as
 /// unknown. `version` is containerd's, where it is known.
 pub(super) fn read(tree: &dyn Tree, main: &Path, version: Option<&str>, installed: bool) -> Runtime {
-    let mut runtime = Runtime { version: version.map(str::to_owned), ..Runtime::default() };
-    let texts = load(tree, main, &mut runtime.problems);
+    let mut runtime = Runtime { version: version.map(str::to_owned), is_whole: true, ..Runtime::default() };
+    let texts = load(tree, main, &mut runtime);
     let files: Vec<TomlFile<'_>> = texts.iter().filter_map(|(path, text)| TomlFile::parse(path, text).ok()).collect();
     runtime.schema = files.first().map(schema);
-    let is_whole = runtime.problems.is_empty();
+    let is_whole = runtime.is_whole;
     if files.is_empty() && !(installed && is_whole) {
         return runtime;
     }
-    let major = version.and_then(major).or_else(|| runtime.schema.filter(|schema| *schema > 2).map(|_| 2));
+    let major = version.map(|version| release(version)[0]).filter(|major| *major > 0);
+    let major = major.or_else(|| runtime.schema.filter(|schema| *schema > 2).map(|_| 2));
     // Where the version is not known, only what both would do is certain.
     let [old, new] = [1, 2].map(|guess| sections(&files, major.unwrap_or(guess), RUNTIME_URI));
     let driver = |sections: &[Section<'_>]| driver(sections, main, is_whole);
@@ -48,26 +49,19 @@ pub(super) fn read(tree: &dyn Tree, main: &Path, version: Option<&str>, installe
     }
     let directory = |sections: &[Section<'_>]| string(sections, &["cni", "conf_dir"]);
     runtime.cni_conf_dir = directory(&old).filter(|of_old| directory(&new).as_ref() == Some(of_old));
-    let is_checked = version.is_some_and(checks_systemd_cgroup);
-    let old_switch = || old_switch(&old).filter(|_| is_checked);
-    runtime.cri_disabled = files.iter().find_map(|file| disabled(file, major)).or_else(old_switch);
+    runtime.cri_disabled = runtime.cri_disabled.or_else(|| files.iter().find_map(|file| disabled(file, major)));
+    // Containerd 2 knows no such key and takes every name, and so do those before 1.3.
+    if version.is_some_and(|version| ([1, 3]..[2, 0]).contains(&release(version))) {
+        let found = runtime.cri_disabled.or_else(|| files.iter().find_map(short_name));
+        runtime.cri_disabled = found.or_else(|| old_switch(&old));
+    }
     if runtime.cri_disabled.is_none() && is_whole {
         let [old_images, new_images] = [1, 2].map(|guess| sections(&files, major.unwrap_or(guess), IMAGES_URI));
         let registries = two_registries(&old_images).filter(|_| two_registries(&new_images).is_some());
         let unknown = unknown_default(&old).filter(|_| unknown_default(&new).is_some());
         runtime.cri_disabled = registries.or(unknown);
     }
-    runtime.socket = files.iter().rev().find_map(|file| {
-        let new = file.string(file.table(), &["plugins", "io.containerd.server.v1.grpc", "address"]);
-        new.or_else(|| file.string(file.table(), &["grpc", "address"]))
-    });
     runtime
-}
-
-/// Whether `systemd_cgroup` may be an error: to containerd 2 it is no key, and before 1.3 every runtime takes it.
-fn checks_systemd_cgroup(version: &str) -> bool {
-    let minor = version.split('.').nth(1).and_then(|minor| minor.parse::<u32>().ok());
-    major(version) == Some(1) && minor.is_some_and(|minor| minor >= 3)
 }
 
 /// The plugin's `systemd_cgroup`, which only the runtime of containerd 1.0 takes.
@@ -80,14 +74,18 @@ fn old_switch(sections: &[Section<'_>]) -> Option<Located<&'static str>> {
     (!is_taken).then_some(Located { value: "systemd_cgroup", at: said.at })
 }
 
-/// A `config_path` next to the older `mirrors`, of which the plugin takes one (`ValidateRegistryConfig`).
+/// A `config_path` next to the older `mirrors` or `tls`, which the plugin takes without it (`ValidateRegistryConfig`).
 fn two_registries(sections: &[Section<'_>]) -> Option<Located<&'static str>> {
     const PATH: [&str; 2] = ["registry", "config_path"];
     // One that is empty counts, too.
     let (file, cri) = sections.iter().find(|(_, cri)| toml_file::get(cri, &PATH).is_some())?;
     let path = file.string(cri, &PATH)?;
-    let mirrors = sections.iter().filter_map(|(_, cri)| table(cri, &["registry", "mirrors"]));
-    mirrors.into_iter().any(|mirrors| !mirrors.is_empty()).then_some(Located { value: "config_path", at: path.at })
+    let any = |key, is_old: fn(&DeTable<'_>) -> bool| {
+        sections.iter().any(|(_, cri)| table(cri, &["registry", key]).is_some_and(is_old))
+    };
+    let has_tls = |configs: &DeTable<'_>| configs.values().any(|one| one.get_ref().get("tls").is_some());
+    let is_old = any("mirrors", |mirrors| !mirrors.is_empty()) || any("configs", has_tls);
+    is_old.then_some(Located { value: "config_path", at: path.at })
 }
 
 /// A default runtime of which no section says anything (`ValidatePluginConfig`).
@@ -98,21 +96,21 @@ fn unknown_default(sections: &[Section<'_>]) -> Option<Located<&'static str>> {
     (!is_known).then_some(Located { value: "default_runtime_name", at: name.at })
 }
 
-/// `2` of `2.1.4`.
-fn major(version: &str) -> Option<u32> {
-    version.split('.').next()?.parse().ok()
+/// `[2, 1]` of `2.1.4`.
+pub(crate) fn release(version: &str) -> [u32; 2] {
+    let mut numbers = version.trim_start_matches('v').split(|c: char| !c.is_ascii_digit());
+    [(); 2].map(|()| numbers.next().and_then(|number| number.parse().ok()).unwrap_or(0))
 }
 
 /// Reads the main file and, in the order in which containerd merges them, its imports.
-fn load(tree: &dyn Tree, main: &Path, problems: &mut Vec<(Location, String)>) -> Vec<(PathBuf, String)> {
-    let mut pending = VecDeque::from([(main.to_owned(), None::<Location>)]);
+fn load(tree: &dyn Tree, main: &Path, runtime: &mut Runtime) -> Vec<(PathBuf, String)> {
+    let mut pending = VecDeque::from([main.to_owned()]);
     let mut seen = BTreeSet::new();
     let mut texts: Vec<(PathBuf, String)> = Vec::new();
-    while let Some((path, importer)) = pending.pop_front() {
+    while let Some(path) = pending.pop_front() {
         let bytes: usize = texts.iter().map(|(_, text)| text.len()).sum();
         if texts.len() == MAX_FILES || bytes > MAX_BYTES {
-            let what = format!("it imports more than {MAX_FILES} files or {MAX_BYTES} bytes; the others were not read");
-            problems.push((Location::file(main), what));
+            runtime.is_whole = false;
             break;
         }
         if !seen.insert(path.clone()) {
@@ -120,24 +118,22 @@ fn load(tree: &dyn Tree, main: &Path, problems: &mut Vec<(Location, String)>) ->
         }
         let text = match tree.read_text(&path) {
             Ok(text) => text,
-            Err(error) if error.is_not_found() && importer.is_none() => break,
-            Err(error) => {
-                let at = importer.unwrap_or_else(|| Location::file(&path));
-                problems.push((at, format!("{} {error}", path.display())));
+            Err(error) if error.is_not_found() && path == main => break,
+            Err(_) => {
+                runtime.is_whole = false;
                 continue;
             }
         };
         match TomlFile::parse(&path, &text) {
             Ok(file) => {
-                let at = Location::file(&path);
                 let directory = path.parent().unwrap_or(Path::new("/"));
                 for import in file.strings(file.table(), &["imports"]) {
-                    let found = imported(tree, &directory.join(import.value));
-                    pending.extend(found.into_iter().map(|path| (path, Some(at.clone()))));
+                    pending.extend(imported(tree, &directory.join(import.value)));
                 }
             }
             Err(at) => {
-                problems.push((at, "not valid TOML: containerd does not start".to_owned()));
+                runtime.is_whole = false;
+                runtime.cri_disabled = Some(Located { value: "TOML", at });
                 continue;
             }
         }
@@ -238,6 +234,13 @@ fn idle_driver(file: &TomlFile<'_>, sections: &[Section<'_>], major: Option<u32>
         }
     }
     None
+}
+
+/// A plugin's table whose name is not a URI's, which these releases refuse in schema 2 (`ValidateV2`).
+fn short_name(file: &TomlFile<'_>) -> Option<Located<&'static str>> {
+    let plugins = table(file.table(), &["plugins"]).filter(|_| schema(file) > 1)?;
+    let short = plugins.keys().find(|key| key.get_ref().split('.').count() < 4)?;
+    Some(Located { value: "plugins", at: file.at(&short.span()) })
 }
 
 /// Where `disabled_plugins` names the CRI plugin; the lists of all files count together.

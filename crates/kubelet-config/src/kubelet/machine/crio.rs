@@ -15,7 +15,8 @@ const MAX_FILES: usize = 256;
 
 /// Reads the configuration. CRI-O's default is systemd's cgroups, which counts if it is `installed` or configured.
 pub(super) fn read(tree: &dyn Tree, main: &Path, directory: &Path, version: Option<&str>, installed: bool) -> Runtime {
-    let mut runtime = Runtime { kind: RuntimeKind::Crio, version: version.map(str::to_owned), ..Runtime::default() };
+    let version = version.map(str::to_owned);
+    let mut runtime = Runtime { kind: RuntimeKind::Crio, version, is_whole: true, ..Runtime::default() };
     let names = tree.list(directory).unwrap_or_default().into_iter().take(MAX_FILES);
     let drop_ins = names.map(|name| directory.join(name));
     let drop_ins = drop_ins.filter(|path| tree.stat(path).is_ok_and(|meta| meta.kind == Kind::File));
@@ -24,18 +25,21 @@ pub(super) fn read(tree: &dyn Tree, main: &Path, directory: &Path, version: Opti
         let text = match tree.read_text(&path) {
             Ok(text) => text,
             Err(error) if error.is_not_found() => continue,
-            Err(error) => {
-                runtime.problems.push((Location::file(&path), error.to_string()));
+            Err(_) => {
+                runtime.is_whole = false;
                 continue;
             }
         };
         is_configured = true;
         match TomlFile::parse(&path, &text) {
             Ok(file) => take(&mut runtime, &file),
-            Err(at) => runtime.problems.push((at, "not valid TOML: CRI-O does not start".to_owned())),
+            Err(at) => {
+                runtime.is_whole = false;
+                runtime.cri_disabled = Some(Located { value: "TOML", at });
+            }
         }
     }
-    if runtime.systemd_cgroup.is_none() && is_configured && runtime.problems.is_empty() {
+    if runtime.systemd_cgroup.is_none() && is_configured && runtime.is_whole {
         runtime.systemd_cgroup = Some(Located { value: true, at: Location::file(main) });
     }
     runtime
@@ -47,7 +51,6 @@ fn take(runtime: &mut Runtime, file: &TomlFile<'_>) {
     if let Some(manager) = file.string(crio, &["crio", "runtime", "cgroup_manager"]) {
         runtime.systemd_cgroup = Some(Located { value: manager.value == "systemd", at: manager.at });
     }
-    runtime.socket = file.string(crio, &["crio", "api", "listen"]).or(runtime.socket.take());
     runtime.cni_conf_dir = file.string(crio, &["crio", "network", "network_dir"]).or(runtime.cni_conf_dir.take());
 }
 
@@ -66,16 +69,12 @@ mod tests {
         let tree = MemoryTree::new()
             .file(DEFAULT_CONFIG, "[crio.runtime]\ncgroup_manager = \"systemd\"\n")
             .file("/etc/crio/crio.conf.d/10-crio.conf", "[crio.network]\nnetwork_dir = '/etc/cni/x'\n")
-            .file(
-                "/etc/crio/crio.conf.d/20-driver",
-                "[crio.runtime]\n\ncgroup_manager = \"cgroupfs\"\n[crio.api]\nlisten = '/run/c.sock'\n",
-            );
+            .file("/etc/crio/crio.conf.d/20-driver", "[crio.runtime]\n\ncgroup_manager = \"cgroupfs\"\n");
         let found = of(&tree);
         let driver = found.systemd_cgroup.unwrap();
         assert!(!driver.value);
         assert_eq!(driver.at.to_string(), "/etc/crio/crio.conf.d/20-driver:3");
         assert_eq!(found.cni_conf_dir.unwrap().value, "/etc/cni/x");
-        assert_eq!(found.socket.unwrap().value, "/run/c.sock");
     }
 
     #[test]
@@ -86,6 +85,7 @@ mod tests {
         let broken = MemoryTree::new().file(DEFAULT_CONFIG, "[crio.runtime\n");
         let found = of(&broken);
         assert_eq!(found.systemd_cgroup, None);
-        assert_eq!(found.problems[0].0.to_string(), "/etc/crio/crio.conf:1");
+        assert!(!found.is_whole);
+        assert_eq!(found.cri_disabled.unwrap().at.to_string(), "/etc/crio/crio.conf:1");
     }
 }

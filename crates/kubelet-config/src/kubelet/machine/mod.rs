@@ -28,6 +28,7 @@ use super::tree::Tree;
 use super::version::Version;
 
 pub(crate) use beside::Beside;
+pub(crate) use containerd::release;
 pub(crate) use credential_provider::Problem;
 pub use credentials::of_running;
 pub use identity::{hostname, kubelet_version};
@@ -63,12 +64,11 @@ pub(crate) struct Runtime {
     pub(crate) systemd_cgroup: Option<Located<bool>>,
     /// A `SystemdCgroup = true` that does not count, and why, where the driver is the default.
     pub(crate) idle_driver: Option<Located<String>>,
-    /// Where its CRI plugin is disabled, and how.
+    /// What disables its CRI plugin or keeps it from starting, and where.
     pub(crate) cri_disabled: Option<Located<&'static str>>,
     pub(crate) cni_conf_dir: Option<Located<String>>,
-    pub(crate) socket: Option<Located<String>>,
-    /// Files of its configuration that could not be read, and why.
-    pub(crate) problems: Vec<(Location, String)>,
+    /// Whether all files of its configuration could be read.
+    pub(crate) is_whole: bool,
 }
 
 /// What lies at the CRI endpoint.

@@ -32,20 +32,20 @@ impl<'t> TomlFile<'t> {
         self.root.get_ref()
     }
 
-    fn place(&self, value: &Spanned<DeValue<'t>>) -> Location {
-        at(&self.source, &value.span())
+    pub(super) fn at(&self, span: &Range<usize>) -> Location {
+        at(&self.source, span)
     }
 
     /// A text that is not empty.
     pub(super) fn string(&self, table: &DeTable<'t>, path: &[&str]) -> Option<Located<String>> {
         let found = get(table, path)?;
         let value = found.get_ref().as_str().filter(|text| !text.is_empty())?;
-        Some(Located { value: value.to_owned(), at: self.place(found) })
+        Some(Located { value: value.to_owned(), at: self.at(&found.span()) })
     }
 
     pub(super) fn bool(&self, table: &DeTable<'t>, path: &[&str]) -> Option<Located<bool>> {
         let found = get(table, path)?;
-        Some(Located { value: found.get_ref().as_bool()?, at: self.place(found) })
+        Some(Located { value: found.get_ref().as_bool()?, at: self.at(&found.span()) })
     }
 
     /// The texts of a list, its first [`MAX_ITEMS`] items.
@@ -54,7 +54,7 @@ impl<'t> TomlFile<'t> {
         list.into_iter()
             .flatten()
             .take(MAX_ITEMS)
-            .filter_map(|item| Some(Located { value: item.get_ref().as_str()?.to_owned(), at: self.place(item) }))
+            .filter_map(|item| Some(Located { value: item.get_ref().as_str()?.to_owned(), at: self.at(&item.span()) }))
             .collect()
     }
 }

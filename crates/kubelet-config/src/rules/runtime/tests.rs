@@ -217,3 +217,26 @@ fn the_kubelets_file_gets_the_runtimes_driver() {
         assert_eq!(plan.files[0].after, format!("{head}{after}"), "{:?}", plan.left);
     }
 }
+
+#[test]
+fn a_runtime_that_cannot_load_its_file_does_not_start() {
+    let broken = with_endpoint(&kubeadm().file(CONFIG, "version = 2\n[plugins\n"), Inputs::default());
+    let found = says(&broken, "RT002");
+    assert!(found[0].starts_with("fatal /etc/containerd/config.toml:2: containerd does not start"), "{found:?}");
+    let short =
+        kubeadm().file(CONFIG, "version = 2\n[plugins.cri.containerd.runtimes.runc.options]\nSystemdCgroup = true\n");
+    let found = says(&with_endpoint(&short, inputs("1.30.4", Some("1.6.20"))), "RT002");
+    assert!(found[0].starts_with("fatal /etc/containerd/config.toml:2: containerd does not start"), "{found:?}");
+    let crio = kubeadm().file("/etc/crio/crio.conf.d/9.conf", "[crio.runtime\n");
+    let endpoint = [("containerRuntimeEndpoint", "unix:///run/crio/crio.sock".into(), from("/c.yaml", 2))];
+    let found = says(&with_settings(&crio, Inputs::default(), &endpoint), "RT002");
+    assert!(found[0].starts_with("fatal /etc/crio/crio.conf.d/9.conf:1: CRI-O does not start"), "{found:?}");
+    let bundled = kubeadm().file("/var/lib/rancher/k3s/agent/etc/containerd/config.toml", "[a]\n[a]\n");
+    let endpoint =
+        [("containerRuntimeEndpoint", "unix:///run/k3s/containerd/containerd.sock".into(), from("/c.yaml", 2))];
+    let mut snapshot = with_settings(&bundled, Inputs::default(), &endpoint);
+    snapshot.command.launcher = Launcher::K3s;
+    let findings = crate::rules::lint(&snapshot).findings;
+    let fix = findings.into_iter().find(|one| one.rule == "RT002").and_then(|one| one.fix);
+    assert!(fix.as_deref().unwrap().contains("config.toml.tmpl"), "k3s writes the file again: {fix:?}");
+}

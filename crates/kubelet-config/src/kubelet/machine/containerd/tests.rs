@@ -79,18 +79,34 @@ fn imports_replace_a_section_in_1_x_and_are_merged_in_2_x() {
     let unknown = of(&tree, None);
     assert_eq!(unknown.systemd_cgroup, None);
     assert_eq!(unknown.cni_conf_dir.unwrap().value, "/etc/cni/a");
-    assert!(unknown.problems.is_empty());
+    assert!(unknown.is_whole);
 }
 
 #[test]
 fn a_missing_import_is_a_problem_and_leaves_the_driver_open() {
     let found = of(&main_file("version = 2\nimports = ['/etc/none.toml']\n"), None);
     assert_eq!(found.systemd_cgroup, None);
-    assert_eq!(found.problems[0].0.to_string(), DEFAULT_CONFIG);
-    assert_eq!(found.problems[0].1, "/etc/none.toml does not exist");
-    let broken = of(&main_file("version = 2\npassword = s3cret\n"), None);
-    assert_eq!(broken.problems[0].0.to_string(), "/etc/containerd/config.toml:2");
-    assert!(!broken.problems[0].1.contains("s3cret"));
+    assert!(!found.is_whole && found.cri_disabled.is_none(), "another program may still write it");
+}
+
+#[test]
+fn what_containerd_cannot_load_keeps_it_from_starting() {
+    let of_release =
+        |text: &str, release| of(&main_file(text), release).cri_disabled.map(|found| (found.value, found.at.line));
+    let stops = |text: &str| of_release(text, Some("1.7.20"));
+    assert_eq!(of_release("version = 2\npassword = s3cret\n", None), Some(("TOML", 2)));
+    let imported = main_file("imports = ['/a.toml']\n").file("/a.toml", "[plugins\n");
+    assert_eq!(of(&imported, None).cri_disabled.unwrap().at.to_string(), "/a.toml:1");
+    // containerd 1.6.20: `invalid plugin key URI "cri" expect io.containerd.x.vx`.
+    for name in ["cri", "linux", "io.containerd.grpc"] {
+        let text = format!("version = 2\n[plugins.'{name}'.x]\n");
+        assert_eq!(stops(&text), Some(("plugins", 2)), "{name}");
+        // Since 2.0 `ValidateVersion` looks at no table.
+        assert_eq!([Some("2.1.0"), None].map(|release| of_release(&text, release)), [None, None]);
+    }
+    for sound in ["[plugins.cri]\n", "version = 2\n[proxy_plugins.soci]\n", V2] {
+        assert_eq!(stops(sound), None, "{sound}");
+    }
 }
 
 #[test]
@@ -152,4 +168,16 @@ fn the_registries_of_an_import_count_as_that_release_merges_them() {
     let emptied = "version = 2\n[plugins.'io.containerd.grpc.v1.cri'.registry]\nconfig_path = ''\n";
     assert_eq!(refused(emptied, Some("2.1.0")), None);
     assert_eq!(refused("version = 2\n", None), Some(4));
+}
+
+#[test]
+fn a_directory_of_hosts_and_the_older_tls_exclude_each_other() {
+    let of_hosts = |key: &str| {
+        let registry = "[plugins.'io.containerd.grpc.v1.cri'.registry]\nconfig_path = '/certs.d'\n";
+        let text =
+            format!("version = 2\n{registry}[plugins.'io.containerd.grpc.v1.cri'.registry.configs.'a.b'.{key}]\n");
+        of(&main_file(&text), None).cri_disabled.map(|found| (found.value, found.at.line))
+    };
+    assert_eq!(of_hosts("tls"), Some(("config_path", 3)));
+    assert_eq!(of_hosts("auth"), None);
 }
