@@ -61,9 +61,10 @@ pub fn resolve(tree: &dyn Tree, inputs: Inputs) -> Snapshot {
     let command: KubeletCommand = layers::resolve_command(tree, &unit, inputs.hostname.as_deref());
     let words = command.args.get(1..).unwrap_or_default();
     let flags = flags::parse::parse_flags(words);
-    let known = Known { packages: Packages::read(tree), runtime_version: inputs.overrides.runtime_version };
-    let version =
-        inputs.version.or_else(|| machine::kubelet_version(tree, &unit, &known.packages).map(|found| found.value));
+    let packages = Packages::read(tree);
+    let version = inputs.version.or_else(|| machine::kubelet_version(tree, &unit, &packages).map(|found| found.value));
+    let runtime_version = inputs.overrides.runtime_version;
+    let known = Known { packages, runtime_version, kubelet_version: version.clone() };
     let working = unit.settings.get(&("Service".to_owned(), "WorkingDirectory".to_owned()));
     let working = working.map_or("", |setting| setting.value.trim_start_matches('-'));
     let working = Path::new(if working.starts_with('/') { working } else { "/" });

@@ -12,6 +12,7 @@ use crate::kubelet::location::{Located, Location};
 use crate::kubelet::systemd::{LoadState, Manager, Unit, is_directory_list, resolve_unit, system_conf};
 use crate::kubelet::text::{self, numbered, word};
 use crate::kubelet::tree::{Kind, Tree};
+use crate::kubelet::version::Version;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Beside {
@@ -116,7 +117,7 @@ fn writer(required: &[Required]) -> Option<String> {
 
 const MAX_FILES: usize = 100;
 
-pub(super) fn read(tree: &dyn Tree, unit: &Unit, settings: &Settings) -> Beside {
+pub(super) fn read(tree: &dyn Tree, unit: &Unit, settings: &Settings, version: Option<&Version>) -> Beside {
     let missing = |setting: &'static str| {
         let path = Path::new(settings.text(setting)?);
         // A copy of a host may lack whole directories of programs.
@@ -140,7 +141,7 @@ pub(super) fn read(tree: &dyn Tree, unit: &Unit, settings: &Settings) -> Beside 
         missing: NAMED.into_iter().filter_map(missing).collect(),
         idle_pods: if pods.is_empty() { static_pods(tree, Path::new(MANIFESTS)) } else { Vec::new() },
         static_pods: pods,
-        credential_providers: credential_provider::problems(tree, settings),
+        credential_providers: credential_provider::problems(tree, settings, version),
         absent: absent(tree, unit, &required),
         writer: writer(&required),
         inhibit_delays: inhibit_delays(tree),

@@ -7,9 +7,11 @@ use std::path::Path;
 use crate::kubelet::config::document::{Entry, Node, Value, parse};
 use crate::kubelet::effective::Settings;
 use crate::kubelet::flags::duration_nanos;
+use crate::kubelet::gates;
 use crate::kubelet::location::Location;
 use crate::kubelet::text::{self, nearest, shortened};
 use crate::kubelet::tree::Tree;
+use crate::kubelet::version::{Minor, Version};
 
 /// The group of the file, that of a provider, and the versions of both.
 const GROUP: &str = "kubelet.config.k8s.io/";
@@ -30,7 +32,7 @@ pub(crate) struct Problem {
 }
 
 /// What is wrong, each with its place; nothing where the file cannot be seen.
-pub(super) fn problems(tree: &dyn Tree, settings: &Settings) -> Vec<Problem> {
+pub(super) fn problems(tree: &dyn Tree, settings: &Settings, version: Option<&Version>) -> Vec<Problem> {
     let flag = |end| settings.text(&format!("--image-credential-provider-{end}"));
     let (Some(path), Some(programs)) = (flag("config"), flag("bin-dir")) else { return Vec::new() };
     let Some(text) = text::small(tree, path) else { return Vec::new() };
@@ -59,7 +61,7 @@ pub(super) fn problems(tree: &dyn Tree, settings: &Settings) -> Vec<Problem> {
         found.extend(unknown(provider.entries(), &PROVIDER_FIELDS));
         let wrong = wrong(provider, &name);
         // An apiVersion of another form is one mistake.
-        found.extend(token_attributes(provider).filter(|_| wrong.is_none()));
+        found.extend(token_attributes(provider, settings, version).filter(|_| wrong.is_none()));
         let why = match wrong {
             None if !names.insert(name.clone()) => Some("its name is given twice".to_owned()),
             None => {
@@ -109,14 +111,33 @@ fn wrong(provider: &Node, name: &str) -> Option<String> {
 }
 
 /// What is wrong with a provider's `tokenAttributes`, an unknown field to kubelets before 1.33.
-fn token_attributes(provider: &Node) -> Option<Problem> {
+fn token_attributes(provider: &Node, settings: &Settings, version: Option<&Version>) -> Option<Problem> {
     const FIELD: &str = "tokenAttributes";
+    const GATE: &str = "KubeletServiceAccountTokenForCredentialProviders";
     let given = provider.entries().iter().find(|entry| entry.key == FIELD && entry.node.value != Value::Null)?;
+    let said = |field: &str| given.node.get(field).and_then(Node::text).unwrap_or_default();
     let is_v1 = provider.get("apiVersion").and_then(Node::text).is_some_and(|written| written.ends_with("/v1"));
-    let needed = ["serviceAccountTokenAudience", "requireServiceAccount"];
-    let reason = match needed.into_iter().find(|field| given.node.get(field).is_none()) {
+    let is_before = |minor| version.is_some_and(|version| version.minor < Minor(minor));
+    // Before 1.34 there is no cacheType.
+    let has_cache = version.is_some() && !is_before(34);
+    let needed = ["serviceAccountTokenAudience", "requireServiceAccount", "cacheType"].into_iter();
+    let missing = needed.take(if has_cache { 3 } else { 2 }).find(|field| said(field).is_empty());
+    let keys = given.node.get("requiredServiceAccountAnnotationKeys").map(Node::items).unwrap_or_default();
+    let reason = match (missing, &*said("cacheType")) {
+        _ if is_before(33) => format!("there is no field {FIELD} before 1.33"),
         _ if !is_v1 => format!("{FIELD} needs apiVersion {PROVIDER_GROUP}v1"),
-        missing => format!("{FIELD}.{} is missing", missing?),
+        _ if gates::is_on(GATE, settings, version) == Some(false) => {
+            format!("{FIELD} needs the feature gate {GATE}, which is off")
+        }
+        (Some(missing), _) => format!("{FIELD}.{missing} is missing"),
+        (None, kind) if has_cache && !matches!(kind, "ServiceAccount" | "Token") => {
+            format!("{FIELD}.cacheType is '{}' and must be ServiceAccount or Token", shortened(kind))
+        }
+        (None, kind) if is_before(34) && !kind.is_empty() => format!("there is no field {FIELD}.cacheType before 1.34"),
+        _ if said("requireServiceAccount") == "false" && !keys.is_empty() => {
+            format!("{FIELD}.requiredServiceAccountAnnotationKeys needs requireServiceAccount: true")
+        }
+        _ => return None,
     };
     Some(Problem { at: given.at.clone(), reason, is_unknown_field: true })
 }

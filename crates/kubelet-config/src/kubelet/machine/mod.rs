@@ -267,6 +267,7 @@ pub(crate) struct Known {
     pub(crate) packages: Packages,
     /// The runtime's version, over what the tree says.
     pub(crate) runtime_version: Option<String>,
+    pub(crate) kubelet_version: Option<Version>,
 }
 
 /// Reads what lies around the kubelet that these settings describe.
@@ -280,7 +281,7 @@ pub(crate) fn survey(tree: &dyn Tree, unit: &Unit, flags: &CommandLine, settings
         hostname: hostname(tree, None),
         os_ids: identity::os_ids(tree),
         kernel: kernel::read(tree, settings),
-        beside: beside::read(tree, unit, settings),
+        beside: beside::read(tree, unit, settings, known.kubelet_version.as_ref()),
         cri,
         network,
         kubeconfig,

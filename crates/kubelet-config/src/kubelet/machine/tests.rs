@@ -15,7 +15,7 @@ pub(super) fn settings<T: Clone + Into<serde_json::Value>>(pairs: &[(&str, T)]) 
 
 fn of(tree: &MemoryTree, settings: &Settings) -> Machine {
     let unit = resolve_unit(tree, "kubelet.service", &Manager::default());
-    let known = Known { packages: Packages::read(tree), runtime_version: None };
+    let known = Known { packages: Packages::read(tree), ..Known::default() };
     survey(tree, &unit, &CommandLine::default(), settings, &known)
 }
 

@@ -116,7 +116,13 @@ const PROVIDERS: &str = "/etc/cp/config.yaml";
 const ONE_PROVIDER: &str = "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n- name: ecr\n  apiVersion: credentialprovider.kubelet.k8s.io/v1\n  matchImages: ['*.amazonaws.com']\n  defaultCacheDuration: 12h\n";
 
 fn judged_by(text: &str, release: &str) -> String {
-    let flags = "KUBELET_EXTRA_ARGS=--image-credential-provider-config=/etc/cp/config.yaml --image-credential-provider-bin-dir=/etc/cp\n";
+    judged_with("", text, release)
+}
+
+fn judged_with(more: &str, text: &str, release: &str) -> String {
+    let flags = format!(
+        "KUBELET_EXTRA_ARGS=--image-credential-provider-config=/etc/cp/config.yaml --image-credential-provider-bin-dir=/etc/cp {more}\n"
+    );
     let inputs = Inputs { version: release.parse().ok(), ..Inputs::default() };
     let tree = kubeadm().file("/etc/default/kubelet", flags).file(PROVIDERS, text).file("/etc/cp/ecr", "");
     found(&tree, inputs, "CF009").join("|")
@@ -174,7 +180,9 @@ fn a_configuration_of_credential_providers_that_the_kubelet_refuses() {
 
 #[test]
 fn token_attributes_are_complete_or_absent() {
-    let judged = |text: &str| judged_by(text, "1.33.4");
+    const GATE: &str = "--feature-gates=KubeletServiceAccountTokenForCredentialProviders";
+    let on = format!("{GATE}=true");
+    let judged = |text: &str| judged_with(&on, text, "1.33.4");
     let attributes =
         format!("{ONE_PROVIDER}  tokenAttributes: {{serviceAccountTokenAudience: a, requireServiceAccount: true}}\n");
     assert_eq!(judged(&attributes), "");
@@ -192,8 +200,38 @@ fn token_attributes_are_complete_or_absent() {
         judged(&lacking).starts_with(&format!("fatal {PROVIDERS}:8: "))
             && judged(&lacking).contains("Audience is missing")
     );
-    assert!(judged_by(&lacking, "1.31.2").starts_with("warning"), "it skips the field");
     assert_eq!(judged(&format!("{ONE_PROVIDER}  tokenAttributes: null\n")), "");
+    // An alpha field in 1.33, with its gate off; unknown before.
+    assert!(judged_by(&attributes, "1.33.4").contains("needs the feature gate KubeletServiceAccountToken"));
+    assert!(judged_by(&attributes, "1.32.4").starts_with(&format!("fatal {PROVIDERS}:8: ")));
+    assert!(judged_by(&attributes, "1.31.2").starts_with("warning"), "it skips the field");
+    assert_eq!(judged_by(&attributes, ""), "", "of a release that is not known nothing is said");
+}
+
+#[test]
+fn token_attributes_need_a_cache_type_since_1_34() {
+    let with = |more: &str| {
+        format!(
+            "{ONE_PROVIDER}  tokenAttributes: {{serviceAccountTokenAudience: a, requireServiceAccount: false{more}}}\n"
+        )
+    };
+    let judged = |more: &str| judged_by(&with(more), "1.34.4");
+    for (more, why) in [
+        ("", "cacheType is missing"),
+        (", cacheType: token", "'token' and must be ServiceAccount or Token"),
+        (", cacheType: Token, requiredServiceAccountAnnotationKeys: [a]", "needs requireServiceAccount: true"),
+    ] {
+        let found = judged(more);
+        assert!(found.starts_with(&format!("fatal {PROVIDERS}:8: ")) && found.contains(why), "{more}: {found}");
+    }
+    for sound in [", cacheType: ServiceAccount", ", cacheType: Token, optionalServiceAccountAnnotationKeys: [a]"] {
+        assert_eq!(judged(sound), "", "{sound}");
+    }
+    let gate = "--feature-gates=KubeletServiceAccountTokenForCredentialProviders";
+    let off = judged_with(&format!("{gate}=false"), &with(", cacheType: Token"), "1.34.4");
+    assert!(off.contains("which is off"), "{off}");
+    let early = judged_with(&format!("{gate}=true"), &with(", cacheType: Token"), "1.33.4");
+    assert!(early.starts_with("fatal") && early.contains("no field tokenAttributes.cacheType before 1.34"), "{early}");
 }
 
 #[test]
