@@ -91,6 +91,7 @@ pub(super) fn read(tree: &dyn Tree, settings: &Settings) -> Kernel {
         cgroup_v2: cgroup_v2(tree),
         controllers: first_word(tree, "/sys/fs/cgroup/cgroup.controllers"),
         cpus: first_word(tree, "/sys/devices/system/cpu/online").map(|found| found.value),
+        numa_nodes: first_word(tree, "/sys/devices/system/node/online").map(|found| found.value),
         cgroups: cgroups(tree, settings),
     }
 }

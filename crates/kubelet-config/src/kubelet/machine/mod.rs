@@ -194,6 +194,8 @@ pub struct Kernel {
     pub(crate) controllers: Option<Located<String>>,
     /// The CPUs that are online, as the kernel lists them: `0-3`.
     pub(crate) cpus: Option<String>,
+    /// The NUMA nodes, alike.
+    pub(crate) numa_nodes: Option<String>,
     /// Cgroups that exist, of those that the configuration names.
     pub(crate) cgroups: BTreeMap<String, bool>,
 }

@@ -188,17 +188,23 @@ fn managers(snapshot: &Snapshot, refuse: &mut impl FnMut(&'static str, String, &
         let message = format!("cpuManagerPolicyOptions has {one} and {other}, which exclude each other");
         refuse("cpuManagerPolicyOptions", message, "one of the two");
     }
-    reserved_twice(snapshot, refuse);
+    reserved_by_node(snapshot, refuse);
     memory(snapshot, refuse);
 }
 
-/// `validateReservedMemoryConfiguration`: of each NUMA node and kind of memory there is one amount.
-fn reserved_twice(snapshot: &Snapshot, refuse: &mut impl FnMut(&'static str, String, &str)) {
+/// Each kind of memory of a NUMA node once (`validateReservedMemoryConfiguration`), and to Static of a node that is there.
+fn reserved_by_node(snapshot: &Snapshot, refuse: &mut impl FnMut(&'static str, String, &str)) {
     const PATH: &str = "reservedMemory";
     let mut seen = std::collections::BTreeSet::new();
+    let nodes = snapshot.machine.kernel.numa_nodes.as_deref().and_then(values::cpus);
+    let nodes = nodes.filter(|_| snapshot.settings.text("memoryManagerPolicy") == Some("Static"));
     let reservations = snapshot.settings.get(PATH).and_then(|setting| setting.value.as_array());
     for one in reservations.into_iter().flatten() {
         let node = one.get("numaNode").and_then(Value::as_i64).unwrap_or_default();
+        if nodes.as_ref().is_some_and(|nodes| !nodes.iter().any(|one| i64::from(*one) == node)) {
+            let message = format!("{PATH} has NUMA node {node}, which this machine does not have");
+            refuse(PATH, message, "NUMA nodes of this machine");
+        }
         for kind in one.get("limits").and_then(Value::as_object).into_iter().flat_map(serde_json::Map::keys) {
             if !seen.insert((node, kind)) {
                 let message = format!("{PATH} has {} of NUMA node {node} twice", shortened(kind));

@@ -312,6 +312,19 @@ fn a_value_that_the_kubelet_refuses_is_fatal() {
 }
 
 #[test]
+fn memory_is_reserved_on_numa_nodes_that_are_there() {
+    let by_node = "reservedMemory:\n- limits: {memory: 500Mi}\n- {numaNode: 1, limits: {memory: 100Mi}}\n";
+    let judged = |policy: &str, nodes: &str| {
+        let tree = with(&format!("memoryManagerPolicy: {policy}\n{by_node}"));
+        found(&tree.file("/sys/devices/system/node/online", nodes), Inputs::default(), "CF007").join("|")
+    };
+    let missing = judged("Static", "0\n");
+    assert!(missing.starts_with(&format!("fatal {CONFIG}:4: ")) && missing.contains("NUMA node 1"), "{missing}");
+    assert_eq!(judged("Static", "0-1\n"), "");
+    assert_eq!(judged("None", "0\n"), "");
+}
+
+#[test]
 fn a_field_that_is_not_indented_and_a_flag_in_the_file_are_told() {
     let tree = with(
         "rotateCertificates: true\nevictionHard:\n  memory.available: 100Mi\nnodefs.available: 10%\nnodeIP: 10.0.0.7\n",
