@@ -50,7 +50,7 @@ pub fn find(name: &str) -> Option<&'static Gate> {
 
 /// Gates on which it depends what the kubelet takes for a setting, and the release since which each is on by default; none
 /// where it is off in every release that is known. Read from `kube_features.go` of 1.36.3 and of 1.37.2.
-const ON_BY_DEFAULT: [(&str, Option<u16>); 19] = [
+const ON_BY_DEFAULT: [(&str, Option<u16>); 20] = [
     ("CPUManagerPolicyAlphaOptions", None),
     ("CustomCPUCFSQuotaPeriod", Some(36)),
     ("DefaultPodSysctls", None),
@@ -64,6 +64,7 @@ const ON_BY_DEFAULT: [(&str, Option<u16>); 19] = [
     ("KubeletCrashLoopBackOffMax", Some(35)),
     ("KubeletEnsureSecretPulledImages", Some(35)),
     ("KubeletServiceAccountTokenForCredentialProviders", Some(34)),
+    ("KubeletTracing", Some(27)),
     ("LoggingAlphaOptions", None),
     ("MemoryQoS", Some(37)),
     ("NodeLogQuery", Some(36)),

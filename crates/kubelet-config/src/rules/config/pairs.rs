@@ -347,7 +347,7 @@ fn gated(snapshot: &Snapshot, refuse: &mut impl FnMut(&'static str, String, &str
         let path = format!("logging.options.{format}.splitStream");
         settings.bool(&path) == Some(true) && matches!(settings::from(snapshot, &path), Some(From::Flag(_)))
     };
-    let needs: [(&'static str, &str, bool); 12] = [
+    let needs: [(&'static str, &str, bool); 14] = [
         ("cpuCFSQuotaPeriod", "CustomCPUCFSQuotaPeriod", period != 100_000_000),
         ("crashLoopBackOff.maxContainerRestartPeriod", "KubeletCrashLoopBackOffMax", true),
         ("defaultPodSysctls", "DefaultPodSysctls", count(snapshot, "defaultPodSysctls") > 0),
@@ -355,6 +355,8 @@ fn gated(snapshot: &Snapshot, refuse: &mut impl FnMut(&'static str, String, &str
         ("imageMaximumGCAge", "ImageMaximumGCAge", nanos(snapshot, "imageMaximumGCAge") > 0),
         ("imagePullCredentialsVerificationPolicy", "KubeletEnsureSecretPulledImages", true),
         ("serverTLSBootstrap", "RotateKubeletServerCertificate", settings.bool("serverTLSBootstrap") == Some(true)),
+        ("tracing.samplingRatePerMillion", "KubeletTracing", true),
+        ("tracing.endpoint", "KubeletTracing", settings::is_default(snapshot, "tracing.samplingRatePerMillion")),
         ("memoryReservationPolicy", "MemoryQoS", settings.text("memoryReservationPolicy") == Some("TieredReservation")),
         ("logging.options.json.splitStream", "LoggingAlphaOptions", splits("json")),
         ("logging.options.text.splitStream", "LoggingAlphaOptions", splits("text")),

@@ -312,6 +312,20 @@ fn a_value_that_the_kubelet_refuses_is_fatal() {
 }
 
 #[test]
+fn tracing_needs_its_gate_until_that_is_locked() {
+    let judged = |text: &str, release: &str| {
+        found(&with(text), Inputs { version: release.parse().ok(), ..Inputs::default() }, "CF007").join("|")
+    };
+    let traced = "tracing: {samplingRatePerMillion: 100}\n";
+    let off = format!("{traced}featureGates: {{KubeletTracing: false}}\n");
+    assert!(judged(&off, "1.33.4").contains("PerMillion needs the feature gate KubeletTracing"));
+    let both = "tracing: {endpoint: 'localhost:4317', samplingRatePerMillion: 100}\n";
+    assert_eq!(judged(both, "1.26.4").matches("fatal").count(), 1, "one mistake is one finding");
+    assert!(judged("tracing: {endpoint: 'localhost:4317'}\n", "1.26.4").starts_with("fatal"));
+    assert_eq!(judged(traced, "1.33.4"), "");
+}
+
+#[test]
 fn memory_is_reserved_on_numa_nodes_that_are_there() {
     let by_node = "reservedMemory:\n- limits: {memory: 500Mi}\n- {numaNode: 1, limits: {memory: 100Mi}}\n";
     let judged = |policy: &str, nodes: &str| {
