@@ -50,7 +50,7 @@ pub fn find(name: &str) -> Option<&'static Gate> {
 
 /// Gates on which it depends what the kubelet takes for a setting, and the release since which each is on by default; none
 /// where it is off in every release that is known. Read from `kube_features.go` of 1.36.3 and of 1.37.2.
-const ON_BY_DEFAULT: [(&str, Option<u16>); 20] = [
+const ON_BY_DEFAULT: [(&str, Option<u16>); 21] = [
     ("CPUManagerPolicyAlphaOptions", None),
     ("CustomCPUCFSQuotaPeriod", Some(36)),
     ("DefaultPodSysctls", None),
@@ -70,6 +70,7 @@ const ON_BY_DEFAULT: [(&str, Option<u16>); 20] = [
     ("NodeLogQuery", Some(36)),
     ("NodeSwap", Some(30)),
     ("RotateKubeletServerCertificate", Some(12)),
+    ("SystemdWatchdog", Some(32)),
     ("TopologyManagerPolicyOptions", Some(28)),
     ("UserNamespacesSupport", Some(33)),
 ];

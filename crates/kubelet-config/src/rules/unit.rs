@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use super::lost::Arrived;
 use super::syntax::is_bad_command;
-use super::{Finding, Lifecycle, Location, Report, Severity, Snapshot};
-use crate::kubelet::machine::TrustedFile;
+use super::{Finding, Launcher, Lifecycle, Location, Report, Severity, Snapshot, shortened};
+use crate::kubelet::gates;
+use crate::kubelet::machine::{self, TrustedFile};
 use crate::kubelet::systemd::{EventKind, LoadState};
 use crate::step::unit_name;
 
@@ -89,6 +90,25 @@ pub(super) fn missing_or_masked(snapshot: &Snapshot, report: &mut Report) {
         let fix = format!("run `systemctl enable {}`", unit_name(snapshot));
         report.add(Finding::new("SD019", Severity::Warning, at, message).say(fix));
     }
+}
+
+/// systemd kills a service that does not notify it in the time of `WatchdogSec=`, of whatever `Type=`: systemd.service(5).
+pub(super) fn watchdog(snapshot: &Snapshot, report: &mut Report) {
+    let set = snapshot.unit.settings.get(&("Service".to_owned(), "WatchdogSec".to_owned()));
+    let Some(set) = set.filter(|_| snapshot.command.launcher == Launcher::Direct) else { return };
+    let notifies = gates::is_on("SystemdWatchdog", &snapshot.settings, snapshot.version.as_ref());
+    let (why, right) = match (machine::seconds(&set.value), notifies) {
+        (Some(1..), Some(false)) => (
+            "this kubelet does not notify systemd, which kills it after that time: kubelets do since 1.32, unless the feature \
+             gate SystemdWatchdog is off",
+            "0",
+        ),
+        (Some(1), Some(true)) if !set.value.contains("ms") => ("with 1 second the kubelet exits", "30s"),
+        _ => return,
+    };
+    let message = format!("WatchdogSec= is {}, and {why}", shortened(&set.value));
+    let finding = Finding::new("SD030", Severity::Fatal, set.at.clone(), message);
+    report.add(finding.say_at(&set.at, format!("write `WatchdogSec={right}`")));
 }
 
 pub(super) fn permissions(snapshot: &Snapshot, report: &mut Report) {

@@ -212,7 +212,7 @@ fn delays_of(tree: &dyn Tree, path: &Path) -> Vec<Located<u64>> {
 }
 
 /// A time span of systemd.time(7): without a unit it is seconds.
-fn seconds(text: &str) -> Option<u64> {
+pub(crate) fn seconds(text: &str) -> Option<u64> {
     let with_unit = || u64::try_from(text.parse::<SignedDuration>().ok()?.as_secs()).ok();
     text.parse().ok().or_else(with_unit)
 }

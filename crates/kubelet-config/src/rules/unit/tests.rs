@@ -130,3 +130,27 @@ fn a_unit_without_its_program_or_its_directory_is_fatal() {
     assert_eq!(judged(&twice).matches("docker.service, which").count(), 1);
     assert_eq!(judged(&whole.file("/usr/lib/systemd/system/docker.service", "[Service]\nExecStart=/d\n")), "");
 }
+
+#[test]
+fn a_watchdog_needs_a_kubelet_that_notifies_it() {
+    let judged = |text: &str, release: &str, more: &str| {
+        let tree = kubeadm()
+            .file(OWN, format!("[Service]\n{text}\n"))
+            .file("/etc/default/kubelet", format!("KUBELET_EXTRA_ARGS={more}\n"));
+        found(&tree, Inputs { version: release.parse().ok(), ..Inputs::default() }, "SD030").join("|")
+    };
+    let old = judged("Type=notify\nWatchdogSec=1min", "1.31.4", "");
+    assert!(old.starts_with(&format!("fatal {OWN}:3: WatchdogSec= is 1min")), "{old}");
+    assert!(judged("WatchdogSec=30s", "1.34.1", "--feature-gates=SystemdWatchdog=false").contains("does not notify"));
+    assert!(judged("WatchdogSec=1", "1.36.3", "").contains("the kubelet exits"), "it takes more than a second");
+    for (text, release) in [
+        ("WatchdogSec=30s", "1.32.0"),
+        ("WatchdogSec=1500ms", "1.34.4"),
+        ("WatchdogSec=0", "1.31.4"),
+        ("WatchdogSec=infinity", "1.31.4"),
+        ("WatchdogSec=30s", ""),
+        ("", "1.31.4"),
+    ] {
+        assert_eq!(judged(text, release, ""), "", "{text} {release}");
+    }
+}
