@@ -132,6 +132,17 @@ pub fn a_full_file_system_is_a_problem_until_there_is_space(scene: &Scene) -> Re
     let removed = Instant::now();
     node.sh(&format!("systemctl stop filler; rm {ROOT}/fill"))?;
     wait_until_well(&node, removed)?;
+    // No container starts either where the runtime can create no file for it.
+    let used_up = Instant::now();
+    node.sh(
+        "mkdir /run/fill; systemd-run --quiet --unit=filler sh -c 'while :; do mktemp -p /run/fill || sleep 0.5; done'; \
+         mount -o remount,nr_inodes=$(($(df --output=iused /run | tail -n 1) + 99)) /run",
+    )?;
+    let shown = storage(&node).wait_longer_for(used_up, LONG, "False", "StorageFull")?;
+    ensure!(shown.message.contains("/run (tmpfs) has no inodes left"), "{shown:?}");
+    let freed = Instant::now();
+    node.sh("mount -o remount,nr_inodes=0 /run; systemctl stop filler; rm -r /run/fill")?;
+    wait_until_well(&node, freed)?;
     // The Node was too young for a sampled problem at first.
     storage(&node).ensure_only(from, &["True", "Unknown", "False"])
 }
