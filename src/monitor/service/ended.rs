@@ -166,6 +166,11 @@ pub struct StoppedWith {
 }
 
 impl Ended {
+    /// Whether systemd calls it a success.
+    pub fn is_clean(&self) -> bool {
+        self.account.as_ref().is_some_and(|account| account.result == "success")
+    }
+
     /// It was stopped by a stop job, which the end of `dependency` brought if that had failed.
     pub fn set_stopped(&mut self, dependency: Option<String>) {
         self.job = Some(EndingJob::Stop);

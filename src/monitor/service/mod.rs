@@ -414,7 +414,12 @@ impl Service {
         }
         self.settle(now);
         let cause = self.last_end.as_ref().map(|ended| ended.cause);
-        let is_planned = matches!(cause, Some(Cause::Restarted | Cause::RestartedCleanly));
+        let is_planned = match cause {
+            Some(Cause::Restarted | Cause::RestartedCleanly) => true,
+            // Its job, if it had one, was over before it was read, as that of a restart soon after another one on a slow host.
+            Some(Cause::Unknown | Cause::Unconfirmed) => self.last_end.as_ref().is_some_and(Ended::is_clean),
+            _ => false,
+        };
         let keeps_what_is_shown = is_planned || (cause.is_none() && !self.is_seen);
         self.last_end.take_if(|ended| ended.cause != Cause::Itself);
         self.is_seen = true;

@@ -495,6 +495,22 @@ fn a_process_that_is_started_before_the_kind_of_its_job_is_read_was_restarted() 
     crashed.is(KILLED);
 }
 
+/// `life::planned_restart` in a guest: a restart half a second after another one, of a process that was never opened.
+#[test]
+fn a_clean_end_of_unknown_cause_that_a_process_follows_keeps_what_is_shown() {
+    for (last, result, wanted) in
+        [(exited(900, 0), "success", "restarting"), (exited(900, 1), "exit-code", "exited with code 1")]
+    {
+        let mut story = Story::healthy();
+        story.all(job(JobKind::Restart));
+        story.see(ServiceEvent::Exited(812));
+        story.see(job_removed("done"));
+        story.see(changed(unit("active", 901, last, result)));
+        story.open(901, story.now);
+        story.is(wanted);
+    }
+}
+
 #[test]
 fn while_systemd_cannot_be_asked_an_end_is_unexplained_but_for_an_oom_kill() {
     let mut story = Story::healthy();
