@@ -302,7 +302,9 @@ impl Sender {
             }
             // What another manager has overwritten or removed is no transition.
             let has_status = |shown: &ObservedCondition| shown.status == published.status.name();
-            let is_kept = shown.is_none_or(|shown| ownership.foreign.is_some() || has_status(shown));
+            // One that has never been there is a transition when it is written, however often that was refused before.
+            let was_there = state.sent.is_some_and(|sent| sent.is_shown);
+            let is_kept = shown.map_or(was_there, |shown| ownership.foreign.is_some() || has_status(shown));
             let transition = state.transition(published, is_kept, node.facts.created, now);
             let condition = written(published, transition, state.began(published, transition, now), now);
             let differs = difference(&condition, node) != Difference::None;

@@ -607,6 +607,8 @@ fn a_custom_type_that_a_policy_refuses_holds_no_other_condition_back() {
     assert_eq!(settle_under_policy(&mut world, &[ntp.name()], 3600), 1, "with the heartbeat");
     assert_eq!(settle_under_policy(&mut world, &[], 4300), 0);
     assert!(shows(&world, ntp.name()) && world.reconciler.refused_types().is_none());
+    let since = world.server.read().unwrap().facts.condition(ntp.name()).unwrap().last_transition.unwrap();
+    assert!(since > "2026-11-26T07:00:00Z".parse().unwrap(), "{since}: that of the write, not of the first refusal");
     // The policy no longer lists what the Node has: it can be neither changed nor removed.
     world.desired.published[1].reason = "NTPIsUp".into();
     world.desired.published[1].status = Status::True;
