@@ -50,6 +50,8 @@ pub const ANSWERS_READS: &str = "it answers reads: check its webhooks and the fr
 /// So many writes in succession without an answer are a trouble, if reads are answered.
 pub const MAX_FAILED_WRITES: u32 = 5;
 
+/// How the request for an Event is named if the API server refuses it.
+pub const CREATE_EVENT: &str = "create an Event";
 /// The name of a watch and the list before it, if the API server refuses them.
 pub const WATCH: &str = "watch the Node";
 
@@ -302,10 +304,15 @@ impl ApiConnection {
         self.record(request, refusal.map(message));
     }
 
-    /// Forgets the requests that were refused last before that time: they are not needed any more.
+    /// Forgets the requests that were refused last before that time: they are not needed any more. An Event may be hours away.
     pub fn forget_refusals(&self, before: Uptime) {
-        lock(&self.refusals).retain(|_, (_, at)| *at >= before);
+        lock(&self.refusals).retain(|request, (_, at)| *at >= before || *request == CREATE_EVENT);
         self.record("", None);
+    }
+
+    /// Whether the credential or a request is refused, which another credential may end.
+    pub fn refuses(&self) -> bool {
+        !lock(&self.refusals).is_empty() || self.troubles.present().contains_key(&Trouble::IdentityUnusable)
     }
 
     fn record(&self, request: &'static str, refusal: Option<String>) {

@@ -12,7 +12,7 @@ use kube::{Api, Client};
 use tokio::sync::mpsc;
 
 use super::clock::{sleep_until, whole_seconds};
-use super::connection::{ANSWERS_READS, ApiConnection, Failure, MAX_FAILED_WRITES};
+use super::connection::{ANSWERS_READS, ApiConnection, CREATE_EVENT, Failure, MAX_FAILED_WRITES};
 use super::pacing::{Backoff, Budget};
 use crate::condition::{Condition, ConditionType, Occurrence, Reason, Transition, Uptime};
 use crate::facts::NodeFacts;
@@ -35,8 +35,6 @@ const CHECK_TROUBLES_EVERY: Duration = Duration::from_mins(1);
 const LONGEST_DELAY: Duration = Duration::from_secs(15);
 /// After so many attempts, which take about four minutes, an Event is given up if other requests are answered.
 const MAX_ATTEMPTS: u32 = 20;
-/// How creations are named if the API server refuses them.
-const CREATE: &str = "create an Event";
 
 /// The next Event, and how many may still be sent this hour. Transitions wait in their channel.
 #[derive(Debug)]
@@ -170,7 +168,7 @@ async fn send(client: &Client, api: &ApiConnection, event: &Event, at: Uptime) {
         let node = seen(api, at).await;
         let answer = events.create(&PostParams::default(), &about(event, at, &node, api.now())).await;
         let error = answer.as_ref().err();
-        api.record_answer(CREATE, &node.name, error);
+        api.record_answer(CREATE_EVENT, &node.name, error);
         // What is refused is dropped. 409 is the answer if an earlier attempt has created it.
         if error.map(Failure::of) != Some(Failure::Unanswered) {
             return;
@@ -178,7 +176,7 @@ async fn send(client: &Client, api: &ApiConnection, event: &Event, at: Uptime) {
         // In an outage an Event waits for its end.
         failures = if api.is_unreached() { 0 } else { failures + 1 };
         if failures >= MAX_FAILED_WRITES {
-            api.record_refusal(CREATE, &node.name, error.map(|error| (error, ANSWERS_READS)));
+            api.record_refusal(CREATE_EVENT, &node.name, error.map(|error| (error, ANSWERS_READS)));
         }
         if failures >= MAX_ATTEMPTS {
             return;

@@ -150,7 +150,7 @@ pub async fn outdated(
     let timer = Timer::new();
     loop {
         tokio::select! {
-            () = timer.at(next_multiple(uptime(), CHECK_USED_EVERY)) => {}
+            () = timer.at(next_multiple(uptime(), if api.refuses() { CHECK_EVERY } else { CHECK_USED_EVERY })) => {}
             () = changed(&mut kubelet) => {}
         }
         api.forget_refusals(uptime() - REFUSAL_COUNTS_FOR);
