@@ -8,7 +8,6 @@ use kubelet_config::kubelet::endpoint::socket_path;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
 use super::ReasonSettings;
-use super::custom::ServiceName;
 use crate::condition::Reason;
 
 /// What is quoted of a value that is refused.
@@ -48,9 +47,10 @@ pub fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr,
     text.parse().map_err(wrong).map_err(de::Error::custom)
 }
 
-/// A service: systemd loads no unit without a suffix.
+/// A service. As for systemctl, `.service` may be left out.
 pub fn service<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    Ok(Option::<ServiceName>::deserialize(deserializer)?.map(|unit| unit.to_string()))
+    let unit = Option::<String>::deserialize(deserializer)?;
+    Ok(unit.map(|unit| if unit.ends_with(".service") { unit } else { unit + ".service" }))
 }
 
 /// A value that is checked while it is parsed.
