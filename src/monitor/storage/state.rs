@@ -173,7 +173,8 @@ impl Storage {
         if !is_complete {
             return None;
         }
-        if healthy.is_empty() && findings.is_empty() {
+        let is_there = |directory: &Directory| directory.owner != Owner::Both && directory.last != LastProbe::Absent;
+        if findings.is_empty() && !self.directories.iter().any(is_there) {
             return Some(probe_failed("no directory of a kubelet or a container runtime exists".into()));
         }
         let is_runtimes =

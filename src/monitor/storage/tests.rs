@@ -366,6 +366,19 @@ fn a_container_runtime_whose_directory_is_not_known_is_mentioned() {
     );
 }
 
+#[test]
+fn a_host_without_directories_of_kubelet_and_runtime_is_not_healthy_because_it_has_a_run() {
+    let mut story = Story::new("30 27 0:25 / /run rw - tmpfs tmpfs rw,size=404480k\n");
+    let mut started = story.read(None);
+    while let Some(path) = started.pop() {
+        let outcome = if path == Path::new("/run") { Outcome::Synced } else { Outcome::Absent };
+        story.storage.ended(&path, Ok(probe(outcome)), story.now);
+        started.extend(story.start());
+    }
+    let message = story.reports(Status::Unknown, Reason::StorageProbeFailed);
+    assert!(message.contains("no directory of a kubelet or a container runtime exists"), "{message}");
+}
+
 /// A host on which Docker builds images, next to the kubelet and its containerd.
 #[test]
 fn the_disk_of_another_runtime_is_not_probed() {
