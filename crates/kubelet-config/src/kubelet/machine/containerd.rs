@@ -133,7 +133,7 @@ fn load(tree: &dyn Tree, main: &Path, runtime: &mut Runtime) -> Vec<(PathBuf, St
             }
             Err(at) => {
                 runtime.is_whole = false;
-                runtime.cri_disabled = Some(Located { value: "TOML", at });
+                runtime.cri_disabled = at.map(|at| Located { value: "TOML", at }).or(runtime.cri_disabled.take());
                 continue;
             }
         }

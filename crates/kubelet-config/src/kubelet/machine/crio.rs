@@ -35,7 +35,7 @@ pub(super) fn read(tree: &dyn Tree, main: &Path, directory: &Path, version: Opti
             Ok(file) => take(&mut runtime, &file),
             Err(at) => {
                 runtime.is_whole = false;
-                runtime.cri_disabled = Some(Located { value: "TOML", at });
+                runtime.cri_disabled = at.map(|at| Located { value: "TOML", at }).or(runtime.cri_disabled.take());
             }
         }
     }

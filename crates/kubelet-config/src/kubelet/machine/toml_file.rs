@@ -19,12 +19,15 @@ pub(super) struct TomlFile<'t> {
 }
 
 impl<'t> TomlFile<'t> {
-    /// Parses `text`. An error tells a place and nothing of the text, which may hold a registry's password.
-    pub(super) fn parse(path: &Path, text: &'t str) -> Result<Self, Location> {
+    /// Parses `text`. An error tells a place and nothing of the text, which may hold a registry's password. It tells no
+    /// place where this parser refuses what a runtime's takes: those of containerd 1.x and CRI-O let dotted keys and
+    /// headers add to one table.
+    pub(super) fn parse(path: &Path, text: &'t str) -> Result<Self, Option<Location>> {
         let source = SourceFile::new(Location::file(path), text.as_bytes().to_vec());
         match DeTable::parse(text) {
             Ok(root) => Ok(Self { source, root }),
-            Err(error) => Err(error.span().map_or_else(|| source.file().clone(), |span| at(&source, &span))),
+            Err(error) if is_taken_by_some(text, &error) => Err(None),
+            Err(error) => Err(Some(error.span().map_or_else(|| source.file().clone(), |span| at(&source, &span)))),
         }
     }
 
@@ -68,6 +71,19 @@ pub(super) fn table<'a, 't>(table: &'a DeTable<'t>, path: &[&str]) -> Option<&'a
     get(table, path)?.get_ref().as_table()
 }
 
+/// Whether the error is of a table that is defined in two ways. A key or a header that is there twice is none.
+fn is_taken_by_some(text: &str, error: &toml::de::Error) -> bool {
+    let before = error.span().and_then(|span| text.get(..span.end)).unwrap_or_default();
+    let (earlier, written) = before.rsplit_once('\n').unwrap_or(("", before));
+    let is_again = |line: &str| {
+        line.trim().strip_prefix(written.trim()).is_some_and(|rest| rest.trim_start().starts_with(['=', ']']))
+    };
+    match error.message() {
+        "duplicate key" => !earlier.lines().any(is_again),
+        message => message.starts_with("cannot extend value"),
+    }
+}
+
 fn at(source: &SourceFile, span: &Range<usize>) -> Location {
     let (start, end) = (to_u32(span.start), to_u32(span.end));
     if start < end { source.span(start, end - 1) } else { source.place(start) }
@@ -93,9 +109,20 @@ mod tests {
 
     #[test]
     fn what_is_no_toml_is_a_place() {
-        let place = |text| TomlFile::parse(Path::new("/c"), text).err().unwrap();
+        let place = |text| TomlFile::parse(Path::new("/c"), text).err().unwrap().unwrap();
         assert_eq!(place("a = 1\nb = s3cret\n").to_string(), "/c:2");
+        for twice in ["[a]\n[a]\n", "k = 1\nk = 2\n", "a.b = 1\na.b = 2\n"] {
+            assert_eq!(place(twice).to_string(), "/c:2", "{twice}");
+        }
         let deep = format!("a = {}", "[".repeat(100_000));
         assert_eq!(place(&deep).file.as_ref(), "/c");
+    }
+
+    #[test]
+    fn a_table_in_two_ways_is_no_error_to_every_parser() {
+        // containerd 1.6.20 loads the first two, CRI-O's parser all of them.
+        for text in ["[c]\nr.p = 1\n[c.r]\nf = 1\n", "[c.r]\nf = 1\n[c]\nr.p = 1\n", "[c]\nr.m = 's'\n[c.r]\np = 1\n"] {
+            assert_eq!(TomlFile::parse(Path::new("/c"), text).err(), Some(None), "{text}");
+        }
     }
 }
