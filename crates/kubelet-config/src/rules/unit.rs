@@ -97,13 +97,13 @@ pub(super) fn watchdog(snapshot: &Snapshot, report: &mut Report) {
     let set = snapshot.unit.settings.get(&("Service".to_owned(), "WatchdogSec".to_owned()));
     let Some(set) = set.filter(|_| snapshot.command.launcher == Launcher::Direct) else { return };
     let notifies = gates::is_on("SystemdWatchdog", &snapshot.settings, snapshot.version.as_ref());
-    let (why, right) = match (machine::seconds(&set.value), notifies) {
+    let (why, right) = match (machine::time_span(&set.value).map(|span| span.as_micros()), notifies) {
         (Some(1..), Some(false)) => (
             "this kubelet does not notify systemd, which kills it after that time: kubelets do since 1.32, unless the feature \
              gate SystemdWatchdog is off",
             "0",
         ),
-        (Some(1), Some(true)) if !set.value.contains("ms") => ("with 1 second the kubelet exits", "30s"),
+        (Some(1..=1_000_000), Some(true)) => ("with 1 second or less the kubelet exits", "30s"),
         _ => return,
     };
     let message = format!("WatchdogSec= is {}, and {why}", shortened(&set.value));

@@ -206,13 +206,16 @@ fn delays_of(tree: &dyn Tree, path: &Path) -> Vec<Located<u64>> {
     let Some(text) = path.to_str().and_then(|path| text::small(tree, path)) else { return Vec::new() };
     let lines = numbered(&text).filter_map(|(number, line)| {
         let written = line.trim().strip_prefix("InhibitDelayMaxSec=")?.trim();
-        Some(Located { value: seconds(written)?, at: word(&Location::file(path), number, line, written).at })
+        Some(Located {
+            value: u64::try_from(time_span(written)?.as_secs()).ok()?,
+            at: word(&Location::file(path), number, line, written).at,
+        })
     });
     lines.collect()
 }
 
 /// A time span of systemd.time(7): without a unit it is seconds.
-pub(crate) fn seconds(text: &str) -> Option<u64> {
-    let with_unit = || u64::try_from(text.parse::<SignedDuration>().ok()?.as_secs()).ok();
-    text.parse().ok().or_else(with_unit)
+pub(crate) fn time_span(text: &str) -> Option<SignedDuration> {
+    let seconds = text.parse().ok().and_then(|seconds| SignedDuration::try_from_secs_f64(seconds).ok());
+    seconds.or_else(|| text.parse().ok())
 }

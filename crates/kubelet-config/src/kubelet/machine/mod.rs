@@ -27,7 +27,7 @@ use super::systemd::Unit;
 use super::tree::Tree;
 use super::version::Version;
 
-pub(crate) use beside::{Beside, seconds};
+pub(crate) use beside::{Beside, time_span};
 pub(crate) use containerd::release;
 pub(crate) use credential_provider::Problem;
 pub use credentials::of_running;

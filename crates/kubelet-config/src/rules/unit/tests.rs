@@ -142,10 +142,16 @@ fn a_watchdog_needs_a_kubelet_that_notifies_it() {
     let old = judged("Type=notify\nWatchdogSec=1min", "1.31.4", "");
     assert!(old.starts_with(&format!("fatal {OWN}:3: WatchdogSec= is 1min")), "{old}");
     assert!(judged("WatchdogSec=30s", "1.34.1", "--feature-gates=SystemdWatchdog=false").contains("does not notify"));
-    assert!(judged("WatchdogSec=1", "1.36.3", "").contains("the kubelet exits"), "it takes more than a second");
+    for short in ["1", "0.5", "1000ms", "500ms"] {
+        let found = judged(&format!("WatchdogSec={short}"), "1.36.3", "");
+        assert!(found.contains("the kubelet exits"), "it takes more than a second: {short}");
+    }
+    assert!(judged("WatchdogSec=500ms", "1.31.4", "").contains("does not notify"));
     for (text, release) in [
         ("WatchdogSec=30s", "1.32.0"),
         ("WatchdogSec=1500ms", "1.34.4"),
+        ("WatchdogSec=1.5s", "1.34.4"),
+        ("WatchdogSec=1.5", "1.34.4"),
         ("WatchdogSec=0", "1.31.4"),
         ("WatchdogSec=infinity", "1.31.4"),
         ("WatchdogSec=30s", ""),
