@@ -50,7 +50,7 @@ pub fn find(name: &str) -> Option<&'static Gate> {
 
 /// Gates on which it depends what the kubelet takes for a setting, and the release since which each is on by default; none
 /// where it is off in every release that is known. Read from `kube_features.go` of 1.36.3 and of 1.37.2.
-const ON_BY_DEFAULT: [(&str, Option<u16>); 21] = [
+const ON_BY_DEFAULT: [(&str, Option<u16>); 22] = [
     ("CPUManagerPolicyAlphaOptions", None),
     ("CustomCPUCFSQuotaPeriod", Some(36)),
     ("DefaultPodSysctls", None),
@@ -66,6 +66,7 @@ const ON_BY_DEFAULT: [(&str, Option<u16>); 21] = [
     ("KubeletServiceAccountTokenForCredentialProviders", Some(34)),
     ("KubeletTracing", Some(27)),
     ("LoggingAlphaOptions", None),
+    ("MemoryManager", Some(22)),
     ("MemoryQoS", Some(37)),
     ("NodeLogQuery", Some(36)),
     ("NodeSwap", Some(30)),

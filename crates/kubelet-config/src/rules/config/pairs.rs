@@ -197,7 +197,7 @@ fn reserved_by_node(snapshot: &Snapshot, refuse: &mut impl FnMut(&'static str, S
     const PATH: &str = "reservedMemory";
     let mut seen = std::collections::BTreeSet::new();
     let nodes = snapshot.machine.kernel.numa_nodes.as_deref().and_then(values::cpus);
-    let nodes = nodes.filter(|_| snapshot.settings.text("memoryManagerPolicy") == Some("Static"));
+    let nodes = nodes.filter(|_| has_static_memory(snapshot));
     let reservations = snapshot.settings.get(PATH).and_then(|setting| setting.value.as_array());
     for one in reservations.into_iter().flatten() {
         let node = one.get("numaNode").and_then(Value::as_i64).unwrap_or_default();
@@ -214,10 +214,15 @@ fn reserved_by_node(snapshot: &Snapshot, refuse: &mut impl FnMut(&'static str, S
     }
 }
 
+/// Whether there is a memory manager of the policy Static, which alone compares what is reserved with the machine.
+fn has_static_memory(snapshot: &Snapshot) -> bool {
+    snapshot.settings.text("memoryManagerPolicy") == Some("Static") && is_on(snapshot, "MemoryManager") == Some(true)
+}
+
 /// Under the policy Static what is reserved of each kind of memory must be what `reservedMemory` has.
 fn memory(snapshot: &Snapshot, refuse: &mut impl FnMut(&'static str, String, &str)) {
     const POLICY: &str = "memoryManagerPolicy";
-    if snapshot.settings.text(POLICY) != Some("Static") {
+    if !has_static_memory(snapshot) {
         return;
     }
     let reservations = snapshot.settings.get("reservedMemory").and_then(|setting| setting.value.as_array());

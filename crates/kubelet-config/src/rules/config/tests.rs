@@ -336,6 +336,11 @@ fn memory_is_reserved_on_numa_nodes_that_are_there() {
     assert!(missing.starts_with(&format!("fatal {CONFIG}:4: ")) && missing.contains("NUMA node 1"), "{missing}");
     assert_eq!(judged("Static", "0-1\n"), "");
     assert_eq!(judged("None", "0\n"), "");
+    // Kubelet 1.31.4 makes no memory manager without the gate; since 1.32 it is locked.
+    let without = format!("memoryManagerPolicy: Static\n{by_node}featureGates: {{MemoryManager: false}}\n");
+    let tree = with(&without).file("/sys/devices/system/node/online", "0\n");
+    assert!(found(&tree, version("1.31.4"), "CF007").is_empty());
+    assert_eq!(found(&tree, version("1.33.4"), "CF007").len(), 1);
 }
 
 #[test]
