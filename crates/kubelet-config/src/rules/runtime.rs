@@ -1,6 +1,6 @@
 //! RT: the container runtime and the cgroups that it shares with the kubelet.
 
-use super::{Finding, Lifecycle, Located, Location, Report, Severity, Snapshot, config, remedy, settings};
+use super::{Finding, Lifecycle, Located, Location, Report, Severity, Snapshot, remedy, settings};
 use crate::kubelet::gates;
 use crate::kubelet::machine::{Runtime, RuntimeKind, Socket, release};
 use crate::step::unit_name;
@@ -74,10 +74,16 @@ pub(super) fn plugin_disabled(snapshot: &Snapshot, report: &mut Report) {
              and the kubelet exits"
         )
     };
-    let (place, service) = if config::are_written_by_distribution(snapshot, at) {
-        (format!("in config.toml.tmpl or config-v3.toml.tmpl, from which {at} is written"), unit_name(snapshot))
-    } else {
-        (format!("at {at}"), if runtime.kind == RuntimeKind::Crio { "crio" } else { "containerd" })
+    let place = runtime.template.as_ref().map_or_else(
+        || format!("at {at}"),
+        |template| format!("in {}, from which {at} is written at each start", template.display()),
+    );
+    let socket = snapshot.machine.cri.socket_path.as_deref().unwrap_or_default();
+    let service = match runtime.kind {
+        RuntimeKind::Crio => "crio",
+        _ if socket.starts_with("/var/snap/microk8s/") => "snap.microk8s.daemon-containerd",
+        _ if ["/run/k3s/", "/run/k0s/"].iter().any(|bundled| socket.starts_with(bundled)) => unit_name(snapshot),
+        RuntimeKind::Containerd => "containerd",
     };
     let fix = format!("{fix} {place}, then `systemctl restart {service}`");
     report.add(Finding::new("RT002", Severity::Fatal, at.clone(), message).say(fix));

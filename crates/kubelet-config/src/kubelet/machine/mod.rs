@@ -66,6 +66,8 @@ pub(crate) struct Runtime {
     pub(crate) idle_driver: Option<Located<String>>,
     /// What disables its CRI plugin or keeps it from starting, and where.
     pub(crate) cri_disabled: Option<Located<&'static str>>,
+    /// The template from which a distribution writes that file at each start.
+    pub(crate) template: Option<PathBuf>,
     pub(crate) cni_conf_dir: Option<Located<String>>,
     /// Whether all files of its configuration could be read.
     pub(crate) is_whole: bool,

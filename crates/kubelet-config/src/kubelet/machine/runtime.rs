@@ -67,7 +67,9 @@ fn read(tree: &dyn Tree, settings: &Settings, path: &str, known: &Known) -> Opti
     let resolve = |name: &str| systemd::resolve_unit(tree, name, &Manager::default());
     let is_installed = |service: &Unit| service.load == LoadState::Loaded;
     if let Some(config) = bundled(tree, settings, path) {
-        return Some(containerd::read(tree, &config, known.runtime_version.as_deref(), false));
+        let mut runtime = containerd::read(tree, &config, known.runtime_version.as_deref(), false);
+        follow_template(tree, &config, path, &mut runtime);
+        return Some(runtime);
     }
     if path.contains("containerd") {
         let service = resolve("containerd.service");
@@ -109,6 +111,22 @@ fn bundled(tree: &dyn Tree, settings: &Settings, socket: &str) -> Option<PathBuf
     let mut candidates = agent.into_iter().chain(usual).map(|agent| agent.join("etc/containerd/config.toml"));
     let likeliest = candidates.clone().next();
     candidates.find(|path| tree.exists(path)).or(likeliest)
+}
+
+/// A mistake in a file that the distribution writes at each start lasts only if the file has a template.
+fn follow_template(tree: &dyn Tree, config: &Path, socket: &str, runtime: &mut Runtime) {
+    let is_k0s = || tree.read_text(config).is_ok_and(|text| text.starts_with("# k0s_managed=true"));
+    let templates: &[&str] = match socket {
+        _ if socket.starts_with("/run/k3s/") => &["config-v3.toml.tmpl", "config.toml.tmpl"],
+        _ if socket.starts_with("/var/snap/microk8s/") => &["containerd-template.toml"],
+        _ if is_k0s() => &[],
+        _ => return,
+    };
+    // A file that it imports is somebody's own.
+    if runtime.cri_disabled.as_ref().is_some_and(|found| Path::new(&*found.at.file) == config) {
+        runtime.template = templates.iter().map(|name| config.with_file_name(name)).find(|path| tree.exists(path));
+        runtime.cri_disabled = runtime.cri_disabled.take().filter(|_| runtime.template.is_some());
+    }
 }
 
 #[cfg(test)]

@@ -231,12 +231,30 @@ fn a_runtime_that_cannot_load_its_file_does_not_start() {
     let endpoint = [("containerRuntimeEndpoint", "unix:///run/crio/crio.sock".into(), from("/c.yaml", 2))];
     let found = says(&with_settings(&crio, Inputs::default(), &endpoint), "RT002");
     assert!(found[0].starts_with("fatal /etc/crio/crio.conf.d/9.conf:1: CRI-O does not start"), "{found:?}");
-    let bundled = kubeadm().file("/var/lib/rancher/k3s/agent/etc/containerd/config.toml", "[a]\n[a]\n");
-    let endpoint =
-        [("containerRuntimeEndpoint", "unix:///run/k3s/containerd/containerd.sock".into(), from("/c.yaml", 2))];
-    let mut snapshot = with_settings(&bundled, Inputs::default(), &endpoint);
-    snapshot.command.launcher = Launcher::K3s;
-    let findings = crate::rules::lint(&snapshot).findings;
-    let fix = findings.into_iter().find(|one| one.rule == "RT002").and_then(|one| one.fix);
-    assert!(fix.as_deref().unwrap().contains("config.toml.tmpl"), "k3s writes the file again: {fix:?}");
+}
+
+#[test]
+fn a_file_that_is_written_at_each_start_is_judged_with_its_template() {
+    const BROKEN: &str = "[a]\n[a]\n";
+    let fix = |tree: MemoryTree, socket: &str| {
+        let endpoint = [("containerRuntimeEndpoint", format!("unix://{socket}/containerd.sock").into(), from("/c", 2))];
+        let findings = crate::rules::lint(&with_settings(&tree, Inputs::default(), &endpoint)).findings;
+        findings.into_iter().find(|one| one.rule == "RT002").and_then(|one| one.fix)
+    };
+    let agent = "/var/lib/rancher/k3s/agent/etc/containerd";
+    let k3s = kubeadm().file(format!("{agent}/config.toml"), BROKEN);
+    assert_eq!(fix(k3s.clone(), "/run/k3s/containerd"), None);
+    let templated = fix(k3s.file(format!("{agent}/config.toml.tmpl"), "x"), "/run/k3s/containerd").unwrap();
+    assert!(templated.contains(&format!("in {agent}/config.toml.tmpl, from which")), "{templated}");
+    assert!(templated.ends_with("then `systemctl restart kubelet`"), "{templated}");
+    let args = "/var/snap/microk8s/current/args";
+    let snap = kubeadm().file(format!("{args}/containerd.toml"), BROKEN);
+    let snap = snap.file(format!("{args}/containerd-template.toml"), BROKEN);
+    let snap = fix(snap, "/var/snap/microk8s/common/run").unwrap();
+    assert!(snap.contains(&format!("in {args}/containerd-template.toml, from which")), "{snap}");
+    assert!(snap.ends_with("then `systemctl restart snap.microk8s.daemon-containerd`"), "{snap}");
+    let k0s = |text: String| fix(kubeadm().file("/etc/k0s/containerd.toml", text), "/run/k0s");
+    assert_eq!(k0s(format!("# k0s_managed=true\n{BROKEN}")), None);
+    let own = k0s(BROKEN.to_owned()).unwrap();
+    assert!(own.contains("at /etc/k0s/containerd.toml:2, then `systemctl restart kubelet`"), "{own}");
 }
