@@ -1,11 +1,10 @@
 //! Dates and name of a certificate in PEM, and nothing else of the file, which may hold the key as well.
 
-use base64::Engine;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::pem::Pem;
 
 use super::Certificate;
-use super::credentials::LENIENT;
+use super::credentials::decode;
 use crate::kubelet::location::Location;
 
 const MAX_CERTIFICATES: usize = 32;
@@ -30,9 +29,7 @@ pub(super) fn of_pem(at: &Location, text: &[u8]) -> Result<Certificate, &'static
 
 /// The same of the base64 text that a kubeconfig carries.
 pub(super) fn of_data(at: &Location, data: &str) -> Result<Certificate, &'static str> {
-    let data: String = data.split_whitespace().collect();
-    let pem = LENIENT.decode(data);
-    of_pem(at, &pem.map_err(|_| "has certificate data that is not base64")?)
+    of_pem(at, &decode(data).ok_or("has certificate data that is not base64")?)
 }
 
 fn certificate(at: &Location, read: &X509Certificate<'_>) -> Certificate {
@@ -47,6 +44,7 @@ fn certificate(at: &Location, read: &X509Certificate<'_>) -> Certificate {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use base64::Engine;
     use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyPair, date_time_ymd};
 
     use super::*;
@@ -79,7 +77,7 @@ pub(crate) mod tests {
         let found = of_pem(&Location::file("/c"), new.as_bytes()).unwrap();
         assert_eq!(found.not_before_secs, 1_735_689_600);
         assert_eq!(found.not_after_secs, 1_767_225_600);
-        let data = LENIENT.encode(&new);
+        let data = base64::prelude::BASE64_STANDARD.encode(&new);
         assert_eq!(of_data(&Location::file("/c"), &data).unwrap(), found);
     }
 

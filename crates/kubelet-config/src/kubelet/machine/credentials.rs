@@ -15,8 +15,12 @@ use crate::kubelet::location::Location;
 use crate::kubelet::text::shortened;
 use crate::kubelet::tree::Tree;
 
-/// As Go decodes it.
-pub(super) const LENIENT: GeneralPurpose =
+/// As Go decodes it: it passes over the ends of lines, and over no blank, to which YAML folds them.
+pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
+    LENIENT.decode(text.replace(['\r', '\n'], "")).ok()
+}
+
+const LENIENT: GeneralPurpose =
     GeneralPurpose::new(&alphabet::STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
 
 /// Where the kubelet keeps its certificates if `--cert-dir` names no other directory.
@@ -97,16 +101,16 @@ fn understand(document: &Node) -> Result<(&Node, String, Option<&Node>), String>
 fn undecodable(document: &Node) -> Option<(&Node, String)> {
     let of = |list, key, data| {
         let items = document.get(list).map(Node::items).unwrap_or_default().iter();
-        items.filter_map(move |item| Some((item.get(key)?.get(data)?, said(item.get(key), data)?, data)))
+        items.filter_map(move |item| Some((item.get(key)?.get(data)?, data)))
     };
     let all = of("clusters", "cluster", "certificate-authority-data")
         .chain(of("users", "user", "client-certificate-data"))
         .chain(of("users", "user", "client-key-data"));
-    all.into_iter().find_map(|(node, text, data)| {
-        let text: String = text.split_whitespace().collect();
+    all.into_iter().find_map(|(node, data)| {
+        let text = node.text()?;
         // As `kubectl config view` and others leave it.
         let is_masked = ["OMITTED", "REDACTED", "***"].iter().any(|mask| text.contains(mask));
-        let is_bad = !is_masked && LENIENT.decode(text).is_err();
+        let is_bad = !is_masked && (!matches!(node.value, Value::String(_)) || decode(&text).is_none());
         is_bad.then(|| (node, format!("has a {data} that is not base64")))
     })
 }

@@ -150,7 +150,13 @@ fn what_client_go_refuses_is_no_kubeconfig() {
     assert_eq!(key, "has a client-key-data that is not base64");
     let authority = and("clusters", "cluster: {server: 'https://b', certificate-authority-data: '<s3cret>'}");
     assert_eq!(authority, "has a certificate-authority-data that is not base64");
+    // Kubelet 1.34.4: `illegal base64 data at input byte 4`, `cannot unmarshal number into`.
+    for bad in ["cA== cA==", "'cA== '", "12345678", "true"] {
+        assert_eq!(and("users", &format!("user: {{client-key-data: {bad}}}")), key, "{bad}");
+    }
     for sound in [
+        and("users", "user: {client-key-data: \"czNj\\ncmV0\\n\"}"),
+        and("users", "user: {client-key-data: null}"),
         and("clusters", "cluster: {certificate-authority: /none, certificate-authority-data: cA==}"),
         and("users", "user: {exec: {command: aws}}"),
         exec("v1beta1", ""),
