@@ -5,9 +5,10 @@ use serde_json::Value;
 use super::limits::{is_built_in, is_on, refused};
 use super::values;
 use crate::kubelet::config::ConfigFileState;
+use crate::kubelet::config::document::Value as Node;
 use crate::kubelet::flags::duration_nanos;
 use crate::kubelet::quantity;
-use crate::rules::{Finding, From, Report, Snapshot, remedy, settings, shortened};
+use crate::rules::{Finding, From, Report, Severity, Snapshot, remedy, settings, shortened};
 
 /// Reports each contradiction at the setting that is the likelier mistake.
 pub(super) fn contradictions(snapshot: &Snapshot, report: &mut Report) {
@@ -28,7 +29,7 @@ pub(super) fn contradictions(snapshot: &Snapshot, report: &mut Report) {
             report.add(refused(snapshot, path, &message).say_at(&at, format!("write {right}")));
         }
     }
-    report.findings.extend(run_once(snapshot).into_iter().chain(image_thresholds(snapshot)));
+    report.findings.extend(run_once(snapshot).into_iter().chain(image_thresholds(snapshot)).chain(tracing(snapshot)));
 }
 
 fn is_set(snapshot: &Snapshot, path: &str) -> bool {
@@ -352,7 +353,7 @@ fn gated(snapshot: &Snapshot, refuse: &mut impl FnMut(&'static str, String, &str
         let path = format!("logging.options.{format}.splitStream");
         settings.bool(&path) == Some(true) && matches!(settings::from(snapshot, &path), Some(From::Flag(_)))
     };
-    let needs: [(&'static str, &str, bool); 14] = [
+    let needs: [(&'static str, &str, bool); 12] = [
         ("cpuCFSQuotaPeriod", "CustomCPUCFSQuotaPeriod", period != 100_000_000),
         ("crashLoopBackOff.maxContainerRestartPeriod", "KubeletCrashLoopBackOffMax", true),
         ("defaultPodSysctls", "DefaultPodSysctls", count(snapshot, "defaultPodSysctls") > 0),
@@ -360,8 +361,6 @@ fn gated(snapshot: &Snapshot, refuse: &mut impl FnMut(&'static str, String, &str
         ("imageMaximumGCAge", "ImageMaximumGCAge", nanos(snapshot, "imageMaximumGCAge") > 0),
         ("imagePullCredentialsVerificationPolicy", "KubeletEnsureSecretPulledImages", true),
         ("serverTLSBootstrap", "RotateKubeletServerCertificate", settings.bool("serverTLSBootstrap") == Some(true)),
-        ("tracing.samplingRatePerMillion", "KubeletTracing", true),
-        ("tracing.endpoint", "KubeletTracing", settings::is_default(snapshot, "tracing.samplingRatePerMillion")),
         ("memoryReservationPolicy", "MemoryQoS", settings.text("memoryReservationPolicy") == Some("TieredReservation")),
         ("logging.options.json.splitStream", "LoggingAlphaOptions", splits("json")),
         ("logging.options.text.splitStream", "LoggingAlphaOptions", splits("text")),
@@ -428,6 +427,15 @@ fn access(snapshot: &Snapshot, refuse: &mut impl FnMut(&'static str, String, &st
         let message = "--exit-on-lock-contention is set, but --lock-file is not".to_owned();
         refuse("--exit-on-lock-contention", message, "--lock-file=FILE as well, or delete the flag,");
     }
+}
+
+/// The kubelet refuses the empty map, too.
+fn tracing(snapshot: &Snapshot) -> Option<Finding> {
+    let set = snapshot.config.entry("tracing").filter(|set| set.node.value != Node::Null)?;
+    is_on(snapshot, "KubeletTracing").filter(|is_on| !is_on)?;
+    let message = "tracing needs the feature gate KubeletTracing, which is off in this kubelet: the kubelet exits";
+    let finding = Finding::new("CF007", Severity::Fatal, set.at.clone(), message);
+    Some(finding.say_at(&set.at, "delete tracing whole, or switch the gate on"))
 }
 
 fn run_once(snapshot: &Snapshot) -> Option<Finding> {

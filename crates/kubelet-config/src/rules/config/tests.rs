@@ -318,7 +318,9 @@ fn tracing_needs_its_gate_until_that_is_locked() {
     };
     let traced = "tracing: {samplingRatePerMillion: 100}\n";
     let off = format!("{traced}featureGates: {{KubeletTracing: false}}\n");
-    assert!(judged(&off, "1.33.4").contains("PerMillion needs the feature gate KubeletTracing"));
+    assert!(judged(&off, "1.33.4").contains("tracing needs the feature gate KubeletTracing"));
+    assert!(judged(&off.replace("samplingRatePerMillion: 100", ""), "1.33.4").starts_with("fatal"), "the empty map");
+    assert_eq!(judged("tracing: null\n", "1.26.4"), "");
     let both = "tracing: {endpoint: 'localhost:4317', samplingRatePerMillion: 100}\n";
     assert_eq!(judged(both, "1.26.4").matches("fatal").count(), 1, "one mistake is one finding");
     assert!(judged("tracing: {endpoint: 'localhost:4317'}\n", "1.26.4").starts_with("fatal"));
