@@ -196,15 +196,15 @@ fn managers(snapshot: &Snapshot, refuse: &mut impl FnMut(&'static str, String, &
 /// Each kind of memory of a NUMA node once (`validateReservedMemoryConfiguration`), and to Static of a node that is there.
 fn reserved_by_node(snapshot: &Snapshot, refuse: &mut impl FnMut(&'static str, String, &str)) {
     const PATH: &str = "reservedMemory";
-    let mut seen = std::collections::BTreeSet::new();
+    let (mut seen, mut absent) = (std::collections::BTreeSet::new(), std::collections::BTreeSet::new());
     let nodes = snapshot.machine.kernel.numa_nodes.as_deref().and_then(values::cpus);
     let nodes = nodes.filter(|_| has_static_memory(snapshot));
     let reservations = snapshot.settings.get(PATH).and_then(|setting| setting.value.as_array());
     for one in reservations.into_iter().flatten() {
         let node = one.get("numaNode").and_then(Value::as_i64).unwrap_or_default();
         if nodes.as_ref().is_some_and(|nodes| !nodes.iter().any(|one| i64::from(*one) == node)) {
-            let message = format!("{PATH} has NUMA node {node}, which this machine does not have");
-            refuse(PATH, message, "NUMA nodes of this machine");
+            absent.insert(node.to_string());
+            continue;
         }
         for kind in one.get("limits").and_then(Value::as_object).into_iter().flat_map(serde_json::Map::keys) {
             if !seen.insert((node, kind)) {
@@ -212,6 +212,11 @@ fn reserved_by_node(snapshot: &Snapshot, refuse: &mut impl FnMut(&'static str, S
                 refuse(PATH, message, "each kind of memory of a node once");
             }
         }
+    }
+    if !absent.is_empty() {
+        let absent = Vec::from_iter(absent).join(", ");
+        let message = format!("{PATH} has NUMA nodes that this machine does not have: {absent}");
+        refuse(PATH, message, "NUMA nodes of this machine");
     }
 }
 

@@ -335,9 +335,14 @@ fn memory_is_reserved_on_numa_nodes_that_are_there() {
         found(&tree.file("/sys/devices/system/node/online", nodes), Inputs::default(), "CF007").join("|")
     };
     let missing = judged("Static", "0\n");
-    assert!(missing.starts_with(&format!("fatal {CONFIG}:4: ")) && missing.contains("NUMA node 1"), "{missing}");
+    assert!(missing.starts_with(&format!("fatal {CONFIG}:4: ")) && missing.contains("have: 1: the"), "{missing}");
     assert_eq!(judged("Static", "0-1\n"), "");
     assert_eq!(judged("None", "0\n"), "");
+    let more = by_node.replace("500Mi}", "300Mi}")
+        + "- {numaNode: 1, limits: {memory: 100Mi}}\n- {numaNode: 2, limits: {memory: 100Mi}}\n";
+    let tree = with(&format!("memoryManagerPolicy: Static\n{more}")).file("/sys/devices/system/node/online", "0\n");
+    let all = found(&tree, Inputs::default(), "CF007");
+    assert!(all.len() == 1 && all[0].contains("have: 1, 2: the"), "one mistake is one finding: {all:?}");
     // Kubelet 1.31.4 makes no memory manager without the gate; since 1.32 it is locked.
     let without = format!("memoryManagerPolicy: Static\n{by_node}featureGates: {{MemoryManager: false}}\n");
     let tree = with(&without).file("/sys/devices/system/node/online", "0\n");
