@@ -173,13 +173,17 @@ pub(super) fn standalone(snapshot: &Snapshot, report: &mut Report) {
         return;
     }
     let command = settings::command(snapshot);
-    let (severity, and) = if is_snap_without_flags(snapshot) {
-        (Severity::Error, ". Its file has no flag at all, and so it lets everybody run commands in its containers")
+    let (severity, and, fix) = if is_snap_without_flags(snapshot) {
+        (
+            Severity::Error,
+            ". Its file has no flag at all, and so it lets everybody run commands in its containers",
+            "restore the whole file (MicroK8s has it in /snap/microk8s/current/default-args/kubelet)",
+        )
     } else {
-        (Severity::Warning, "")
+        (Severity::Warning, "", "add --kubeconfig=FILE to the command")
     };
     let finding = Finding::new("AU011", severity, command.clone(), format!("{MESSAGE}{and}"));
-    report.add(finding.say_at(&command, "add --kubeconfig=FILE to the command"));
+    report.add(finding.say_at(&command, fix));
 }
 
 fn is_missing(kubeconfig: &FileState<Kubeconfig>) -> bool {

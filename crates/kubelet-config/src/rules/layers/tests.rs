@@ -262,6 +262,8 @@ fn a_snap_without_any_flag_is_one_mistake() {
         let findings = findings_with(&tree, Inputs::default());
         let rules: Vec<_> = findings.iter().filter(|one| one.rule.starts_with("AU")).map(|one| one.rule).collect();
         assert_eq!(rules, ["AU011"]);
+        let fix = findings.into_iter().find(|one| one.rule == "AU011").and_then(|one| one.fix).unwrap();
+        assert!(fix.starts_with("restore the whole file") && !fix.contains("--kubeconfig"), "{fix}");
         assert!(judged(&tree, "AU011")[0].starts_with("error "));
     }
     assert!(judged(&microk8s("--v=2\n"), "AU007")[0].starts_with("error "));
