@@ -21,6 +21,14 @@ const VERSIONS: [&str; 3] = ["v1", "v1beta1", "v1alpha1"];
 const FIELDS: [&str; 3] = ["apiVersion", "kind", "providers"];
 const PROVIDER_FIELDS: [&str; 7] =
     ["apiVersion", "args", "defaultCacheDuration", "env", "matchImages", "name", "tokenAttributes"];
+/// Those of `tokenAttributes`; the first three are needed.
+const TOKEN_FIELDS: [&str; 5] = [
+    "serviceAccountTokenAudience",
+    "requireServiceAccount",
+    "cacheType",
+    "requiredServiceAccountAnnotationKeys",
+    "optionalServiceAccountAnnotationKeys",
+];
 
 #[derive(Debug, Clone)]
 pub(crate) struct Problem {
@@ -120,8 +128,12 @@ fn token_attributes(provider: &Node, settings: &Settings, version: Option<&Versi
     let is_before = |minor| version.is_some_and(|version| version.minor < Minor(minor));
     // Before 1.34 there is no cacheType.
     let has_cache = version.is_some() && !is_before(34);
-    let needed = ["serviceAccountTokenAudience", "requireServiceAccount", "cacheType"].into_iter();
-    let missing = needed.take(if has_cache { 3 } else { 2 }).find(|field| said(field).is_empty());
+    let missing = TOKEN_FIELDS[..if has_cache { 3 } else { 2 }].iter().find(|field| said(field).is_empty());
+    let unknown = unknown(given.node.entries(), &TOKEN_FIELDS).into_iter().next().filter(|_| !is_before(33));
+    if unknown.is_some() {
+        return unknown;
+    }
+    let is_required = given.node.get(TOKEN_FIELDS[1]).map(|node| &node.value);
     let keys = given.node.get("requiredServiceAccountAnnotationKeys").map(Node::items).unwrap_or_default();
     let reason = match (missing, &*said("cacheType")) {
         _ if is_before(33) => format!("there is no field {FIELD} before 1.33"),
@@ -130,6 +142,9 @@ fn token_attributes(provider: &Node, settings: &Settings, version: Option<&Versi
             format!("{FIELD} needs the feature gate {GATE}, which is off")
         }
         (Some(missing), _) => format!("{FIELD}.{missing} is missing"),
+        _ if !matches!(is_required, Some(Value::Bool(_))) => {
+            format!("{FIELD}.requireServiceAccount must be true or false")
+        }
         (None, kind) if has_cache && !matches!(kind, "ServiceAccount" | "Token") => {
             format!("{FIELD}.cacheType is '{}' and must be ServiceAccount or Token", shortened(kind))
         }

@@ -219,6 +219,10 @@ fn token_attributes_need_a_cache_type_since_1_34() {
     for (more, why) in [
         ("", "cacheType is missing"),
         (", cacheType: token", "'token' and must be ServiceAccount or Token"),
+        (
+            ", cacheType: Token, requiredServiceAcountAnnotationKeys: [a]",
+            "Did you mean requiredServiceAccountAnnotationKeys?",
+        ),
         (", cacheType: Token, requiredServiceAccountAnnotationKeys: [a]", "needs requireServiceAccount: true"),
     ] {
         let found = judged(more);
@@ -227,6 +231,8 @@ fn token_attributes_need_a_cache_type_since_1_34() {
     for sound in [", cacheType: ServiceAccount", ", cacheType: Token, optionalServiceAccountAnnotationKeys: [a]"] {
         assert_eq!(judged(sound), "", "{sound}");
     }
+    let quoted = judged_by(&with(", cacheType: Token").replace("false", "'false'"), "1.34.4");
+    assert!(quoted.contains("requireServiceAccount must be true or false"), "{quoted}");
     let gate = "--feature-gates=KubeletServiceAccountTokenForCredentialProviders";
     let off = judged_with(&format!("{gate}=false"), &with(", cacheType: Token"), "1.34.4");
     assert!(off.contains("which is off"), "{off}");
