@@ -10,7 +10,9 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+use tidy::{files, files_with, read, repository};
 
 /// Names of others that begin like conditions and reasons of ours.
 const FOREIGN: &[&str] = &[
@@ -237,7 +239,7 @@ fn named_rules_exist() {
 
 #[test]
 fn named_stories_exist() {
-    let sources: String = files(&repository().join("tests/e2e/src/stories"), "rs")
+    let sources: String = files_with("rs", &repository().join("tests/e2e/src/stories"))
         .iter()
         .map(|file| fs::read_to_string(file).unwrap())
         .collect();
@@ -432,7 +434,7 @@ fn stable_names() -> BTreeSet<String> {
 /// All that is installed, and what the program and its scripts contain, without the documents.
 fn code() -> String {
     let directories =
-        ["src", "systemd", "packaging", "cloud-init"].map(|directory| all_files(&repository().join(directory)));
+        ["src", "systemd", "packaging", "cloud-init"].map(|directory| files(&repository().join(directory)));
     let files = directories
         .into_iter()
         .flatten()
@@ -452,8 +454,8 @@ fn shown(roff: &str) -> String {
 
 /// README.md and its like, docs, the documents of the packages, and the man pages.
 fn documents() -> Vec<Document> {
-    let mut paths = all_files(&repository().join("docs"));
-    paths.extend(["cloud-init", "packaging"].iter().flat_map(|directory| all_files(&repository().join(directory))));
+    let mut paths = files(&repository().join("docs"));
+    paths.extend(["cloud-init", "packaging"].iter().flat_map(|directory| files(&repository().join(directory))));
     paths.extend(fs::read_dir(repository()).unwrap().map(|entry| entry.unwrap().path()));
     paths.retain(|path| path.extension().is_some_and(|end| end == "md" || is_man(end)));
     let document = |path: PathBuf| {
@@ -464,29 +466,4 @@ fn documents() -> Vec<Document> {
         Document { name: path.strip_prefix(repository()).unwrap().display().to_string(), text, spans }
     };
     paths.into_iter().map(document).collect()
-}
-
-fn files(directory: &Path, extension: &str) -> Vec<PathBuf> {
-    all_files(directory).into_iter().filter(|path| path.extension().is_some_and(|end| end == extension)).collect()
-}
-
-fn all_files(directory: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(directory).unwrap() {
-        let entry = entry.unwrap();
-        if entry.file_type().unwrap().is_dir() {
-            found.extend(all_files(&entry.path()));
-        } else {
-            found.push(entry.path());
-        }
-    }
-    found
-}
-
-fn read(path: &str) -> String {
-    fs::read_to_string(repository().join(path)).unwrap()
-}
-
-fn repository() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().and_then(Path::parent).unwrap()
 }

@@ -1,16 +1,12 @@
 //! The documents: links, files and stories that they name exist, and the site has each page.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::fs;
-use std::path::{Path, PathBuf};
 
-/// Directories without documents of ours.
-const SKIPPED: &[&str] = &["target", "dist", ".git", "corpus", "rootfs"];
+use tidy::{files_with, repository};
 
 #[test]
 fn relative_links_lead_to_files_and_headings() {
-    let documents = files(repository(), "md");
+    let documents = files_with("md", repository());
     let mut wrong = Vec::new();
     for document in &documents {
         for link in links(&fs::read_to_string(document).unwrap()) {
@@ -31,7 +27,7 @@ fn the_site_has_every_page_of_docs() {
     let site = repository().join("docs/site");
     let summary = fs::read_to_string(site.join("SUMMARY.md")).unwrap();
     let listed: Vec<_> = links(&summary).iter().map(|link| site.join(link).canonicalize().unwrap()).collect();
-    for page in files(&repository().join("docs"), "md") {
+    for page in files_with("md", &repository().join("docs")) {
         let is_listed = page.starts_with(&site) || listed.contains(&page.canonicalize().unwrap());
         assert!(is_listed, "{} is not in docs/site/SUMMARY.md", page.display());
     }
@@ -40,7 +36,7 @@ fn the_site_has_every_page_of_docs() {
 #[test]
 #[ignore = "`make site` runs it, on what it has built"]
 fn links_of_the_site_lead_to_files_and_headings() {
-    let pages = files(&repository().join("dist/site"), "html");
+    let pages = files_with("html", &repository().join("dist/site"));
     let mut wrong = Vec::new();
     for page in &pages {
         let text = fs::read_to_string(page).unwrap();
@@ -61,7 +57,7 @@ fn links_of_the_site_lead_to_files_and_headings() {
 #[test]
 fn the_files_that_documents_name_exist() {
     let mut named = 0;
-    for document in files(repository(), "md") {
+    for document in files_with("md", repository()) {
         let text = fs::read_to_string(&document).unwrap();
         let outside_blocks: String = text.split("```").step_by(2).collect();
         for path in outside_blocks.split('`').skip(1).step_by(2).filter(|span| is_file_of_ours(span)) {
@@ -80,7 +76,7 @@ fn is_file_of_ours(span: &str) -> bool {
 
 #[test]
 fn the_stories_that_the_architecture_names_exist() {
-    let stories = files(&repository().join("tests/e2e/src/stories"), "rs");
+    let stories = files_with("rs", &repository().join("tests/e2e/src/stories"));
     let sources: String = stories.iter().map(|file| fs::read_to_string(file).unwrap()).collect();
     let text = fs::read_to_string(repository().join("ARCHITECTURE.md")).unwrap();
     let invariants = text.split("\n## Invariants\n").nth(1).unwrap().split("\n## ").next().unwrap();
@@ -93,26 +89,6 @@ fn the_stories_that_the_architecture_names_exist() {
         named += 1;
     }
     assert!(named >= 10, "{named} stories are named");
-}
-
-fn repository() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().and_then(Path::parent).unwrap()
-}
-
-fn files(directory: &Path, extension: &str) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(directory).unwrap() {
-        let entry = entry.unwrap();
-        let path = entry.path();
-        if entry.file_type().unwrap().is_dir() {
-            if !SKIPPED.iter().any(|name| path.ends_with(name)) {
-                found.extend(files(&path, extension));
-            }
-        } else if path.extension().is_some_and(|found| found == extension) {
-            found.push(path);
-        }
-    }
-    found
 }
 
 /// The targets of links to other documents, outside blocks and spans of code.

@@ -10,6 +10,8 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use tidy::repository;
+
 /// Programs that the essential packages of Debian lack, besides those that the Makefile installs.
 const LACKING: &str = "bc bunzip2 c++ clang cmake cpio curl debootstrap dig file gcc g++ gpg jq ld lsof nc objcopy objdump openssl patch \
     pgrep pkg-config pkill protoc ps python3 rsync socat strace strip sudo unzip wget xxd xz zip";
@@ -217,8 +219,4 @@ fn programs(text: &str) -> BTreeSet<String> {
 fn words(text: &str) -> impl Iterator<Item = String> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
     text.split(move |c| !is_part(c)).filter(|word| !word.is_empty()).map(str::to_owned)
-}
-
-fn repository() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }

@@ -4,9 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
+use tidy::repository;
 
 /// Each top-level module with the top-level modules that it names.
 type Uses = BTreeMap<String, BTreeSet<String>>;
@@ -58,7 +59,7 @@ const ALLOWED: [(&str, &[&str]); 13] = [
 
 #[test]
 fn the_agents_modules_name_only_those_below_them() {
-    for (module, named) in uses(&repository()) {
+    for (module, named) in uses(repository()) {
         let allowed = ALLOWED.iter().find(|(name, _)| *name == module);
         let (_, allowed) = allowed.unwrap_or_else(|| panic!("{module} is not in the table"));
         for name in named {
@@ -90,10 +91,6 @@ fn every_form_of_a_name_is_seen_and_tests_do_not_count() {
     let uses = sources.uses();
     assert_eq!(uses, expected);
     assert!(cycle(uses).into_keys().eq(["a", "b"]));
-}
-
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 fn uses(package: &Path) -> Uses {

@@ -1,9 +1,6 @@
 //! Numbers that the documents state and that no setting holds are those of the code.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-use std::fs;
-use std::path::Path;
+use tidy::read;
 
 /// A row for each: whoever changes the line of code changes the sentence too.
 const NUMBERS: &str = include_str!("numbers.txt");
@@ -11,7 +8,7 @@ const NUMBERS: &str = include_str!("numbers.txt");
 #[test]
 fn numbers_in_prose_are_those_of_the_code() {
     let text = |path: &str| {
-        let lines = fs::read_to_string(repository().join(path)).unwrap();
+        let lines = read(path);
         lines.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let mut wrong = Vec::new();
@@ -25,8 +22,4 @@ fn numbers_in_prose_are_those_of_the_code() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
-}
-
-fn repository() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().and_then(Path::parent).unwrap()
 }

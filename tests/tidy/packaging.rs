@@ -1,10 +1,9 @@
 //! What packages, samples, role, script and dashboard have to agree on.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+
+use tidy::{files, read, repository};
 
 const PREFLIGHT: &str = "nodevigil-preflight.service";
 
@@ -45,25 +44,4 @@ fn no_two_panels_of_the_dashboard_have_the_same_id() {
     let ids = dashboard.split("\"id\": ").skip(1).filter_map(|rest| rest.split(',').next()?.parse::<u32>().ok());
     let ids: Vec<_> = ids.collect();
     assert!(ids.len() > 10 && ids.iter().collect::<BTreeSet<_>>().len() == ids.len(), "{ids:?}");
-}
-
-fn files(directory: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(directory).unwrap() {
-        let entry = entry.unwrap();
-        if entry.file_type().unwrap().is_dir() {
-            found.extend(files(&entry.path()));
-        } else {
-            found.push(entry.path());
-        }
-    }
-    found
-}
-
-fn read(path: &str) -> String {
-    fs::read_to_string(repository().join(path)).unwrap()
-}
-
-fn repository() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().and_then(Path::parent).unwrap()
 }
