@@ -44,7 +44,7 @@ ANSIBLE := $(CACHE)/ansible/$(ANSIBLE_VERSION)
 SCHEDULER := $(CACHE)/scheduler/$(call key,tests/cluster/go.mod tests/cluster/go.sum)
 # A stand-in for k3s, for distributions::k3s alone.
 K3S := $(CACHE)/k3s/$(call key,tests/cluster/go.mod tests/cluster/go.sum tests/cluster/k3s/main.go)
-# The newest containerd, for guests of such a kind.
+# The newest containerd, for the guests of debian-13-containerd-2.
 CONTAINERD := $(CACHE)/containerd/$(call key,tests/cluster/containerd/go.mod tests/cluster/containerd/go.sum)
 # Debian's kernel for the virtual machine of memory::host_thrashes.
 KERNEL := $(CACHE)/kernel

@@ -74,7 +74,7 @@ impl Engine {
         }
     }
 
-    /// The Node is seen for the first time, with conditions of these types: a problem of another type has been on no Node, and is a new one.
+    /// The Node is seen for the first time, with conditions of these types. A problem of another type was never on it, and counts as new.
     pub fn node_seen(&mut self, shown: &[ConditionType]) {
         for state in self.conditions.iter_mut().filter(|state| !shown.contains(&state.kind)) {
             state.shown.take_if(|shown| shown.is_problem());

@@ -183,7 +183,7 @@ pub enum View {
     Unchanged(Finding),
     /// It does not work for an unknown reason. A reason that is shown stays, unless it is healthy. Otherwise the finding is shown.
     Unexplained(Finding),
-    /// As `view`, which does not tell of all problems: those with these reasons have ended.
+    /// The same as `view`, which does not know about every problem. Those with these reasons have ended.
     Ended { reasons: Vec<Reason>, view: Box<Self> },
     /// The state is intended, as after `systemctl stop kubelet`: problems end now.
     Excused(Finding),

@@ -76,7 +76,7 @@ struct TypeState {
     late: Option<(Timestamp, Timestamp)>,
     /// How often it may be written again after another field manager has overwritten it.
     rewrites: Budget,
-    /// What was applied last, and how often it may be applied again after something has undone it that is no field manager.
+    /// What was applied last, and how often it may be applied again if something other than a field manager undoes it.
     applied: Option<Published>,
     again: Budget,
     /// Who owns, overwrites or removes it, while our values are not written for that reason.
@@ -302,7 +302,7 @@ impl Sender {
             }
             // What another manager has overwritten or removed is no transition.
             let has_status = |shown: &ObservedCondition| shown.status == published.status.name();
-            // One that has never been there is a transition when it is written, however often that was refused before.
+            // A condition that the Node has never shown has the time of the write, not that of an attempt that was refused.
             let was_there = state.sent.is_some_and(|sent| sent.is_shown);
             let is_kept = shown.map_or(was_there, |shown| ownership.foreign.is_some() || has_status(shown));
             let transition = state.transition(published, is_kept, node.facts.created, now);

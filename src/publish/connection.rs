@@ -50,7 +50,7 @@ pub const ANSWERS_READS: &str = "it answers reads: check its webhooks and the fr
 /// So many writes in succession without an answer are a trouble, if reads are answered.
 pub const MAX_FAILED_WRITES: u32 = 5;
 
-/// How the request for an Event is named if the API server refuses it.
+/// The name of the request that creates an Event, in a trouble.
 pub const CREATE_EVENT: &str = "create an Event";
 /// The name of a watch and the list before it, if the API server refuses them.
 pub const WATCH: &str = "watch the Node";
@@ -304,7 +304,8 @@ impl ApiConnection {
         self.record(request, refusal.map(message));
     }
 
-    /// Forgets the requests that were refused last before that time: they are not needed any more. An Event may be hours away.
+    /// Forgets requests whose last refusal was before that time, because they are not needed any more. The next Event may be hours away, so
+    /// that refusal stays.
     pub fn forget_refusals(&self, before: Uptime) {
         lock(&self.refusals).retain(|request, (_, at)| *at >= before || *request == CREATE_EVENT);
         self.record("", None);

@@ -166,7 +166,7 @@ pub struct StoppedWith {
 }
 
 impl Ended {
-    /// Whether systemd calls it a success.
+    /// Whether the end was a success for systemd.
     pub fn is_clean(&self) -> bool {
         self.account.as_ref().is_some_and(|account| account.result == "success")
     }

@@ -416,7 +416,7 @@ impl Service {
         let cause = self.last_end.as_ref().map(|ended| ended.cause);
         let is_planned = match cause {
             Some(Cause::Restarted | Cause::RestartedCleanly) => true,
-            // Its job, if it had one, was over before it was read, as that of a restart soon after another one on a slow host.
+            // On a slow host, the job of a second restart may be over before its kind is read.
             Some(Cause::Unknown | Cause::Unconfirmed) => self.last_end.as_ref().is_some_and(Ended::is_clean),
             _ => false,
         };

@@ -495,7 +495,7 @@ fn a_process_that_is_started_before_the_kind_of_its_job_is_read_was_restarted() 
     crashed.is(KILLED);
 }
 
-/// `life::planned_restart` in a guest: a restart half a second after another one, of a process that was never opened.
+/// As `life::planned_restart` shows in a virtual machine: a second restart ends a process before the agent has opened it.
 #[test]
 fn a_clean_end_of_unknown_cause_that_a_process_follows_keeps_what_is_shown() {
     for (last, result, wanted) in

@@ -24,8 +24,7 @@ const SEARCH_EVERY: Duration = Duration::from_mins(10);
 /// Where a kubelet without --root-dir keeps its files: of kubeadm and most distributions, `MicroK8s`, k0s.
 const KUBELET_DIRECTORIES: [&str; 3] =
     ["/var/lib/kubelet", "/var/snap/microk8s/common/var/lib/kubelet", "/var/lib/k0s/kubelet"];
-/// Where runtimes keep the state of containers and kubelets their logs: without space there no container starts, and the kubelet's
-/// eviction does not watch them.
+/// The state of containers and their logs. Without space there, no container starts, and the kubelet's eviction watches neither.
 const NEEDED_BY_CONTAINERS: [&str; 2] = ["/run", "/var/log/pods"];
 
 /// The kubelet's table of mounts, or that of PID 1 while no kubelet runs, and what the overdue probes wait for.

@@ -13,7 +13,7 @@ use crate::stories::{Place, STORIES, Story};
 use crate::support::kinds::{KINDS, Kind};
 use crate::support::{output, programs};
 
-/// Between a kind and what is of another release.
+/// Separates a kind from what is of another release.
 const OTHER_RELEASE: &str = ", ";
 const HEAD: &str = "\
 # Platforms

@@ -9,7 +9,7 @@ use crate::scene::{ObservedNode, Scene};
 use crate::stories::config;
 use crate::support::{WAIT, wait_until};
 
-/// What the gate asks of a virtual machine, on one to save the time of a boot.
+/// What the gate tests in a virtual machine, on a single one to save time.
 pub fn a_virtual_machine_shows_a_lost_flag_a_crash_and_a_stop(scene: &Scene) -> Result<()> {
     let node = scene.healthy_with(config::with_lost_flag)?;
     config::ensure_lost_flag_is_found(&node)?;
