@@ -27,6 +27,7 @@ use crate::host::pod::is_pod;
 use crate::host::systemd::is_service_active;
 use crate::host::timeline::Timeline;
 use crate::host::{blocking, log, memory};
+use crate::monitor::kubelet::Senders;
 use crate::monitor::{self, HungServices, Inputs};
 use crate::publish::Publisher;
 use crate::records::{Recorder, last_boot};
@@ -139,38 +140,43 @@ impl Tasks {
         let (api_sender, api) = watch::channel(ApiFacts::default());
         let (requests, kernel_log) = (RequestCounts::default(), KernelLog::default());
         let metrics = Metrics::new(desired_receiver.clone(), api.clone(), requests.clone(), troubles.clone());
+        let (facts, kubelet) = watch::channel(None);
+        let (watched_sender, watched) = watch::channel(Watched::default());
+        let (lease_wanted_sender, lease_wanted) = watch::channel(false);
+        let (directories, runtime_directories) = watch::channel(Vec::new());
+        let probe_seconds = metrics.probe_seconds.clone();
+        let senders = Senders { facts, watched: watched_sender, lease_wanted: lease_wanted_sender, probe_seconds };
         let inputs = Inputs {
             settings: settings.clone(),
             reports,
             api: api.clone(),
-            kubelet: watch::Sender::default(),
-            watched: watch::Sender::default(),
-            lease_wanted: watch::Sender::default(),
-            runtime_directories: watch::Sender::default(),
-            probe_seconds: metrics.probe_seconds.clone(),
+            kubelet: kubelet.clone(),
+            watched: watched.clone(),
+            runtime_directories,
             kernel_log: kernel_log.clone(),
             hung: HungServices::default(),
             timeline: Timeline::default(),
             troubles: troubles.clone(),
         };
         let timeline = inputs.timeline.clone();
-        let (kubelet, watched) = (inputs.kubelet.subscribe(), inputs.watched.subscribe());
         let publisher = Publisher {
             settings: settings.kubernetes.clone(),
             taints: settings.taints.clone(),
             kubelet: kubelet.clone(),
             desired: desired_receiver,
             facts: api_sender,
-            lease_wanted: inputs.lease_wanted.subscribe(),
+            lease_wanted,
             watched: watched.clone(),
             transitions: transitions_receiver,
             requests,
             troubles: troubles.clone(),
         };
         let mut running = JoinSet::new();
-        running.spawn(again("the kubelet's monitor", inputs.clone(), monitor::kubelet::run));
+        let of_kubelet = |(inputs, senders)| monitor::kubelet::run(inputs, senders);
+        running.spawn(again("the kubelet's monitor", (inputs.clone(), senders), of_kubelet));
         running.spawn(again("the configuration's monitor", inputs.clone(), monitor::config::run));
-        running.spawn(again("the container runtime's monitor", inputs.clone(), monitor::runtime::run));
+        let of_runtime = |(inputs, directories)| monitor::runtime::run(inputs, directories);
+        running.spawn(again("the container runtime's monitor", (inputs.clone(), directories), of_runtime));
         running.spawn(again("the memory's monitor", inputs.clone(), monitor::memory::run));
         running.spawn(again("the storage's monitor", inputs.clone(), monitor::storage::run));
         running.spawn(again("the kernel's monitor", inputs.clone(), monitor::kernel::run));

@@ -17,7 +17,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use prometheus_client::metrics::histogram::Histogram;
 use tokio::sync::{mpsc, watch};
 
 use crate::condition::{ConditionType, Reason, Uptime, View};
@@ -103,16 +102,12 @@ pub struct Inputs {
     pub settings: Settings,
     pub reports: Reports,
     pub api: watch::Receiver<ApiFacts>,
-    /// The kubelet's configuration; none until it is known. The kubelet's monitor sends this and the next three.
-    pub kubelet: watch::Sender<Option<KubeletFacts>>,
+    /// The kubelet's configuration; none until it is known.
+    pub kubelet: watch::Receiver<Option<KubeletFacts>>,
     /// The kubelet that is watched.
-    pub watched: watch::Sender<Watched>,
-    /// Whether the publisher is to read the kubelet's Lease: while the kubelet does not answer, or its connections seem to be stuck.
-    pub lease_wanted: watch::Sender<bool>,
-    /// Where the container runtime keeps its files; none until it is known which runtime is the kubelet's. Its monitor sends this.
-    pub runtime_directories: watch::Sender<Vec<PathBuf>>,
-    /// How long the kubelet took to answer probes.
-    pub probe_seconds: Histogram,
+    pub watched: watch::Receiver<Watched>,
+    /// Where the container runtime keeps its files; empty until it is known which runtime is the kubelet's.
+    pub runtime_directories: watch::Receiver<Vec<PathBuf>>,
     pub kernel_log: KernelLog,
     pub hung: HungServices,
     /// What is seen, for records of problems.

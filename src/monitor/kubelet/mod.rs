@@ -14,6 +14,8 @@ mod tests;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use prometheus_client::metrics::histogram::Histogram;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use self::certificate::Certificate;
@@ -55,8 +57,22 @@ enum Done {
     Usual(KubeletFacts),
 }
 
+/// What this monitor alone sends.
+#[derive(Debug, Clone)]
+pub struct Senders {
+    /// The kubelet's configuration; none until it is known.
+    pub facts: watch::Sender<Option<KubeletFacts>>,
+    /// The kubelet that is watched.
+    pub watched: watch::Sender<Watched>,
+    /// Whether the publisher is to read the kubelet's Lease: while the kubelet does not answer, or its connections seem to be stuck.
+    pub lease_wanted: watch::Sender<bool>,
+    /// How long the kubelet took to answer probes.
+    pub probe_seconds: Histogram,
+}
+
 struct Loop {
     inputs: Inputs,
+    senders: Senders,
     kubelet: Kubelet,
     follower: Follower,
     /// The kubelet, where the unit's main process has started it.
@@ -64,27 +80,27 @@ struct Loop {
     reporter: Reporter,
     work: JoinSet<Done>,
     prober: Option<Prober>,
-    /// When it is probed; none while a probe is under way.
-    next_probe: Option<Uptime>,
-    /// When it is looked at whether a signal has stopped it.
-    next_look: Uptime,
-    /// When its configuration is read; none while it is being read.
-    next_facts: Option<Uptime>,
     certificate: Option<Certificate>,
-    after_end: AfterEnd,
-}
-
-/// What is read after an end.
-#[derive(Default)]
-struct AfterEnd {
+    next: Next,
     /// The run whose last error was asked for.
     asked_error_of: String,
-    /// When to find the process again that keeps its unit from ending.
-    next_holder: Uptime,
+}
+
+/// When work is due.
+#[derive(Default)]
+struct Next {
+    /// The next probe; none while one is under way.
+    probe: Option<Uptime>,
+    /// The next check whether a signal has stopped the kubelet.
+    look: Uptime,
+    /// The next reading of the configuration; none while one is under way.
+    facts: Option<Uptime>,
+    /// After an end: the next search for the process that keeps the unit from ending.
+    holder: Uptime,
 }
 
 /// Monitors the kubelet until the channel of reports is closed.
-pub async fn run(inputs: Inputs) {
+pub async fn run(inputs: Inputs, senders: Senders) {
     let settings = &inputs.settings.kubelet;
     let units = settings.unit.clone().map_or_else(|| UNIT_NAMES.map(str::to_owned).to_vec(), |unit| vec![unit]);
     let mut this = Loop {
@@ -92,14 +108,13 @@ pub async fn run(inputs: Inputs) {
         follower: Follower::new(ConditionType::KubeletHealthy, units, &inputs),
         reporter: Reporter::new(ConditionType::KubeletHealthy, inputs.reports.clone()),
         inputs,
+        senders,
         child: None,
         work: JoinSet::new(),
         prober: None,
-        next_probe: Some(Uptime::ZERO),
-        next_look: Uptime::ZERO,
-        next_facts: None,
         certificate: None,
-        after_end: AfterEnd::default(),
+        next: Next { probe: Some(Uptime::ZERO), ..Next::default() },
+        asked_error_of: String::new(),
     };
     let timer = Timer::new();
     loop {
@@ -137,10 +152,10 @@ impl Loop {
     fn wake_at(&self, now: Uptime) -> Uptime {
         let process = self.kubelet.service.process();
         let is_probed = self.prober.is_some() || self.kubelet.running.is_unprobed;
-        let probe = self.next_probe.filter(|_| process.is_some() && is_probed);
-        let facts = self.next_facts.filter(|_| process.is_some());
+        let probe = self.next.probe.filter(|_| process.is_some() && is_probed);
+        let facts = self.next.facts.filter(|_| process.is_some());
         let open = self.follower.open_again_at(self.kubelet.service.process_to_open());
-        let look = process.map(|_| self.next_look);
+        let look = process.map(|_| self.next.look);
         let deadlines = [self.kubelet.service.deadline(now), self.kubelet.child.deadline(now)];
         let due = [probe, look, facts, open].into_iter().chain(deadlines);
         due.flatten().fold(self.reporter.due_at(now), Ord::min)
@@ -150,15 +165,15 @@ impl Loop {
         match done {
             Done::Probed { pid, began, probe, sample } => {
                 if probe == Probe::Healthy && self.prober.is_some() {
-                    self.inputs.probe_seconds.observe((now - began).as_secs_f64());
+                    self.senders.probe_seconds.observe((now - began).as_secs_f64());
                 }
                 self.inputs.timeline.note("probe of the kubelet", &probe.to_string(), now);
                 if probe != Probe::Healthy && self.certificate.is_none() {
                     // The main process may have started another kubelet since.
-                    self.next_facts = self.next_facts.map(|at| at.min(now + READ_FACTS_EVERY));
+                    self.next.facts = self.next.facts.map(|at| at.min(now + READ_FACTS_EVERY));
                 }
                 self.observe(Observation::Probed(pid, probe, sample));
-                self.next_probe = Some(self.probe_after(began, now));
+                self.next.probe = Some(self.probe_after(began, now));
             }
             Done::Seen(observation) => self.observe(observation),
             Done::Facts(pid, facts) => self.facts_read(pid, facts, now),
@@ -169,11 +184,11 @@ impl Loop {
     /// Records the configuration of the process.
     fn facts_read(&mut self, pid: i32, facts: Result<KubeletFacts, String>, now: Uptime) {
         if self.kubelet.service.process().is_none_or(|process| process.pid != pid) {
-            self.next_facts.get_or_insert(now);
+            self.next.facts.get_or_insert(now);
             return;
         }
         // Until its exec the process has another command line.
-        self.next_facts =
+        self.next.facts =
             Some(now + if self.kubelet.child.is_awaited(now) { FIND_CHILD_EVERY } else { READ_FACTS_EVERY });
         let is_settled = self.kubelet.running.is_settled();
         match facts {
@@ -182,7 +197,7 @@ impl Loop {
                 self.certificate = facts.certificate().cloned().map(|certificate| Certificate::new(certificate, now));
                 if !is_settled {
                     self.set_prober(&facts);
-                } else if let Some(known) = self.inputs.kubelet.borrow().as_ref() {
+                } else if let Some(known) = self.senders.facts.borrow().as_ref() {
                     // Files that were changed since it was started do not change where it answers.
                     facts.healthz = known.healthz.clone();
                 }
@@ -196,7 +211,7 @@ impl Loop {
         if is_settled {
             let time = self.time(now);
             let wait = self.certificate.as_ref().map(|certificate| certificate.read_again_after(time));
-            self.next_facts = Some(now + wait.unwrap_or(certificate::READ_EVERY));
+            self.next.facts = Some(now + wait.unwrap_or(certificate::READ_EVERY));
         }
     }
 
@@ -214,7 +229,7 @@ impl Loop {
         self.inputs.timeline.note("kubelet", &format!("pid {pid}, a child of its unit's main process, has ended"), now);
         self.child = None;
         self.observe(Observation::ChildExited(pid));
-        self.next_facts = self.next_facts.map(|_| now + FIND_CHILD_EVERY);
+        self.next.facts = self.next.facts.map(|_| now + FIND_CHILD_EVERY);
     }
 
     fn set_prober(&mut self, facts: &KubeletFacts) {
@@ -236,7 +251,7 @@ impl Loop {
     }
 
     fn set_facts(&self, facts: &KubeletFacts) {
-        self.inputs.kubelet.send_if_modified(|known| known.replace(facts.clone()).as_ref() != Some(facts));
+        self.senders.facts.send_if_modified(|known| known.replace(facts.clone()).as_ref() != Some(facts));
     }
 
     /// Opens the unit's main process, if it is not watched yet.
@@ -246,7 +261,7 @@ impl Loop {
         self.observe(Observation::Service(event));
         if is_opened {
             self.child = None;
-            (self.prober, self.next_facts) = (None, Some(now + EXEC_WAIT));
+            (self.prober, self.next.facts) = (None, Some(now + EXEC_WAIT));
         }
     }
 
@@ -261,16 +276,16 @@ impl Loop {
             Some(process) => self.read_facts(process.pid, now),
             // Once the unit has been read, or cannot be.
             None if self.kubelet.service.bus != Bus::Connecting
-                && self.inputs.kubelet.borrow().is_none()
+                && self.senders.facts.borrow().is_none()
                 && self.work.is_empty() =>
             {
                 self.work.spawn(async { Done::Usual(KubeletFacts::without_process().await) });
             }
             None => {}
         }
-        if let Some(invocation) = self.kubelet.wants_last_error().filter(|run| **run != self.after_end.asked_error_of) {
+        if let Some(invocation) = self.kubelet.wants_last_error().filter(|run| **run != self.asked_error_of) {
             let invocation = invocation.to_owned();
-            self.after_end.asked_error_of.clone_from(&invocation);
+            self.asked_error_of.clone_from(&invocation);
             self.work.spawn(async move {
                 let words = journal::last_words(&invocation).await;
                 Done::Seen(Observation::LastWords { invocation, words })
@@ -278,15 +293,15 @@ impl Loop {
         }
         self.find_holder(now);
         let is_wanted = self.kubelet.running.silent_for(now).is_some() || self.kubelet.running.cut_off.is_suspected();
-        self.inputs.lease_wanted.send_if_modified(|wanted| std::mem::replace(wanted, is_wanted) != is_wanted);
+        self.senders.lease_wanted.send_if_modified(|wanted| std::mem::replace(wanted, is_wanted) != is_wanted);
     }
 
     /// Finds what keeps the unit of a kubelet that has ended from ending.
     fn find_holder(&mut self, now: Uptime) {
         let ended = self.kubelet.service.last_end.as_ref().map(|ended| ended.run.pid);
         let held = ended.zip(self.kubelet.service.held_cgroup(now).cloned());
-        let Some((pid, cgroup)) = held.filter(|_| now >= self.after_end.next_holder) else { return };
-        self.after_end.next_holder = now + FIND_HOLDER_EVERY;
+        let Some((pid, cgroup)) = held.filter(|_| now >= self.next.holder) else { return };
+        self.next.holder = now + FIND_HOLDER_EVERY;
         self.work.spawn(async move {
             let found = blocking::run("finding what holds the unit", READ_TIMEOUT, move || holder(&cgroup)).await;
             Done::Seen(Observation::HeldBy(pid, found.ok().flatten()))
@@ -295,21 +310,21 @@ impl Loop {
 
     /// Has a kubelet that answered probed at once if a signal has stopped it since.
     fn look(&mut self, id: ProcessId, now: Uptime) {
-        if now >= self.next_look {
-            self.next_look = next_multiple(now, LOOK_EVERY);
+        if now >= self.next.look {
+            self.next.look = next_multiple(now, LOOK_EVERY);
             let is_due = self.kubelet.running.answers() && process::is_stopped(id);
-            self.next_probe = self.next_probe.map(|at| if is_due { now } else { at });
+            self.next.probe = self.next.probe.map(|at| if is_due { now } else { at });
         }
     }
 
     /// Probes the kubelet, and samples its process if the probe fails. One that serves no /healthz is sampled alone.
     fn probe(&mut self, id: ProcessId, began: Uptime) {
-        let is_due = self.next_probe.is_some_and(|at| began >= at);
+        let is_due = self.next.probe.is_some_and(|at| began >= at);
         let prober = self.prober.clone();
         if !is_due || (prober.is_none() && !self.kubelet.running.is_unprobed) {
             return;
         }
-        self.next_probe = None;
+        self.next.probe = None;
         self.work.spawn(async move {
             let (probe, address) = match prober {
                 Some(prober) => (prober.probe().await, Some(prober.address)),
@@ -337,9 +352,9 @@ impl Loop {
     }
 
     fn read_facts(&mut self, pid: i32, now: Uptime) {
-        if self.next_facts.is_some_and(|at| now >= at) {
-            self.next_facts = None;
-            let known = self.inputs.kubelet.borrow().clone();
+        if self.next.facts.is_some_and(|at| now >= at) {
+            self.next.facts = None;
+            let known = self.senders.facts.borrow().clone();
             self.work.spawn(async move { Done::Facts(pid, KubeletFacts::of_process(pid, known).await) });
         }
     }
@@ -353,7 +368,7 @@ impl Loop {
     /// Reports the present view; `false` when the channel of reports is closed.
     async fn report(&mut self, now: Uptime) -> bool {
         let (process, unit) = (self.kubelet.process(), &self.kubelet.service.unit);
-        let port = self.inputs.kubelet.borrow().as_ref().and_then(|facts| facts.port.clone());
+        let port = self.senders.facts.borrow().as_ref().and_then(|facts| facts.port.clone());
         let watched = Watched {
             // Until systemd has answered once, the unit has a description instead of its name.
             unit: (!unit.load_state.is_empty()).then(|| self.kubelet.service.name.clone()),
@@ -362,7 +377,7 @@ impl Loop {
             healthz_url: self.prober.as_ref().map(|prober| prober.url.clone()),
             port: process.filter(|_| self.kubelet.running.is_settled()).zip(port),
         };
-        self.inputs.watched.send_if_modified(|known| std::mem::replace(known, watched.clone()) != watched);
+        self.senders.watched.send_if_modified(|known| std::mem::replace(known, watched.clone()) != watched);
         let mut view = self.kubelet.view(now);
         if let (Some(view), Some(certificate)) = (&mut view, &self.certificate) {
             certificate.add_to(view, self.time(now), now);

@@ -6,9 +6,10 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use self::state::{Listener, Runtime};
@@ -47,8 +48,8 @@ struct Probed {
     sample: Option<Sample>,
 }
 
-/// Monitors until the channel of reports is closed.
-pub async fn run(mut inputs: Inputs) {
+/// Monitors until the channel of reports is closed. `directories`: where the runtime keeps its files, for the storage's monitor.
+pub async fn run(mut inputs: Inputs, directories: watch::Sender<Vec<PathBuf>>) {
     let mut runtime = Runtime::new(inputs.settings.kubelet.start_grace_secs.duration());
     let mut follower = Follower::new(KIND, Vec::new(), &inputs);
     let (mut reporter, timer) = (Reporter::new(KIND, inputs.reports.clone()), Timer::new());
@@ -79,8 +80,8 @@ pub async fn run(mut inputs: Inputs) {
                 }
                 inputs.timeline.note("probe of the container runtime", &probed.probe.to_string(), uptime());
                 runtime.probed(probed.began, probed.probe, probed.sample, uptime());
-                if let Some(directories) = runtime.directories() {
-                    inputs.runtime_directories.send_replace(directories);
+                if let Some(found) = runtime.directories() {
+                    directories.send_replace(found);
                 }
             }
             Ok(()) = inputs.api.changed() => {

@@ -31,11 +31,10 @@ type Running = Option<(i32, Step)>;
 
 /// Monitors until the channel of reports is closed.
 pub async fn run(inputs: Inputs) {
+    let (mut kubelet, mut runtimes) = (inputs.kubelet, inputs.runtime_directories);
     // So that the first report is not of directories that this kubelet does not use.
-    let mut kubelet = inputs.kubelet.subscribe();
     timeout(FACTS_WAIT, kubelet.wait_for(Option::is_some)).await.ok();
-    let (mut runtimes, mut lines) = (inputs.runtime_directories.subscribe(), inputs.kernel_log.lines());
-    let mut storage = Storage::new(uptime());
+    let (mut storage, mut lines) = (Storage::new(uptime()), inputs.kernel_log.lines());
     let mut reporter = Reporter::new(ConditionType::NodeStorageHealthy, inputs.reports);
     // Readings and probes run outside the loop: a dead disk must not stop reports.
     let (mut readings, mut probes) = (JoinSet::new(), JoinSet::new());
