@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use log::Level;
 use tokio::sync::{mpsc, watch};
 use tokio::task::yield_now;
@@ -17,7 +17,7 @@ use crate::condition::{
     Condition, ConditionType, Desired, Occurrence, Published, Reason, Status, Suppression, Transition, Uptime, View,
 };
 use crate::facts::{ApiFacts, ObservedCondition, SyncLoop};
-use crate::host::clock::{self, Now};
+use crate::host::clock::{self, Now, ServerTime};
 use crate::host::kubelet::{KubeletFacts, Watched};
 use crate::records::Recorder;
 use crate::records::last_boot::{self, LastBoot};
@@ -165,7 +165,7 @@ impl Agent {
             self.engine.node_replaced();
             return self.desired.send_modify(|desired| desired.node_uid = Some(uid));
         }
-        let booted = self.now().checked_sub(now - Uptime::ZERO).unwrap_or_default();
+        let booted = self.now().server_at(Uptime::ZERO);
         let mut shown = Vec::new();
         for (condition, written) in node.conditions.iter().filter_map(|shown| observed(shown, now)) {
             self.engine.adopt(condition.clone(), written.is_some_and(|written| written < booted), now);
@@ -198,7 +198,7 @@ impl Agent {
         if self.monitors.check(now)? {
             self.engine.resumed(now);
         }
-        let suppression = self.suppressions.decide(&self.api, self.engine.is_well(), now, self.now()).await;
+        let suppression = self.suppressions.decide(&self.api, self.engine.is_well(), self.now()).await;
         let without_taints = matches!(suppression, Some(Suppression::Paused { .. }));
         self.engine.suppress(suppression);
         let (mut conditions, ending) = (self.engine.evaluate(now), self.engine.ending());
@@ -208,7 +208,7 @@ impl Agent {
             differs
         });
         let before = self.desired.borrow().conditions.clone();
-        let time = Now::read(self.api.server_time);
+        let time = self.now();
         self.recorder.names.add(&before, &mut conditions, time);
         let published = self.names.translate(&conditions, &self.desired.borrow().published, now);
         if before != conditions || published != self.desired.borrow().published {
@@ -261,9 +261,8 @@ impl Agent {
         );
     }
 
-    /// The time by the API server's clock, as far as it is known.
-    fn now(&self) -> Timestamp {
-        self.api.server_time.map_or_else(clock::wall, |time| time.at(clock::uptime()))
+    fn now(&self) -> Now {
+        Now::read(self.api.server_clock)
     }
 
     /// Turns the problems that are shown into `Unknown` and removes all taints, because nothing monitors the node any more. Returns what is
@@ -332,7 +331,7 @@ impl Agent {
 
 /// A condition of nodevigil's as the Node shows it, and when it was last written. Optional conditions are not adopted: a host that has
 /// lost the hardware would show them for ever.
-fn observed(shown: &ObservedCondition, now: Uptime) -> Option<(Condition, Option<Timestamp>)> {
+fn observed(shown: &ObservedCondition, now: Uptime) -> Option<(Condition, Option<ServerTime>)> {
     let kind = ConditionType::by_name(&shown.kind).filter(|kind| !kind.is_optional())?;
     let status = Status::by_name(&shown.status)?;
     let (reason, message) = (shown.reason.clone(), shown.message.clone());

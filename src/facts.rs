@@ -8,7 +8,7 @@ use prometheus_client::metrics::family::Family;
 
 use crate::condition::Uptime;
 use crate::condition::suppression::MaintenanceSignal;
-use crate::host::clock::ServerTime;
+use crate::host::clock::{ServerClock, ServerTime};
 use crate::host::process::ProcessId;
 
 /// The present state, sent by the publisher whenever it changes.
@@ -27,8 +27,8 @@ pub struct ApiFacts {
     pub lease: Option<LeaseFacts>,
     /// What this process of the kubelet says of its sync loop; none before it was asked.
     pub sync_loop: Option<(ProcessId, SyncLoop)>,
-    /// By the `Date` of an answer; none before the first one.
-    pub server_time: Option<ServerTime>,
+    /// The API server's clock, by the `Date` of an answer; none before the first one.
+    pub server_clock: Option<ServerClock>,
 }
 
 /// Whether the API server answers.
@@ -55,13 +55,13 @@ pub enum Reach {
 pub struct NodeFacts {
     pub name: String,
     pub uid: String,
-    pub created: Timestamp,
+    pub created: ServerTime,
     /// `spec.providerID`, which the cloud controller or the kubelet sets.
     pub provider_id: Option<String>,
     pub taint_keys: Vec<String>,
     pub conditions: Vec<ObservedCondition>,
     /// The maintenance signals on the Node, and since when each is there if it says so.
-    pub signals: Vec<(MaintenanceSignal, Option<Timestamp>)>,
+    pub signals: Vec<(MaintenanceSignal, Option<ServerTime>)>,
     /// The value of the annotation nodevigil.io/pause.
     pub pause: Option<String>,
     /// Whether it has a taint of ours.
@@ -100,19 +100,23 @@ pub struct ObservedCondition {
     pub status: String,
     pub reason: String,
     pub message: String,
-    pub last_heartbeat: Option<Timestamp>,
-    pub last_transition: Option<Timestamp>,
+    /// Both are by the clock of the owner: of nodevigil's by the API server's, of the kubelet's by this host's.
+    pub last_heartbeat: Option<ServerTime>,
+    pub last_transition: Option<ServerTime>,
 }
 
 /// The kubelet's Lease in kube-node-lease, which it renews every ten seconds while it works.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LeaseFacts {
-    /// By the kubelet's clock: compare it with other renewals, not with a clock.
-    pub renewed: Timestamp,
+    pub renewed: Renewal,
     pub duration: Duration,
     /// When it was read.
     pub read_at: Uptime,
 }
+
+/// The `renewTime` of a Lease, by the kubelet's clock: another one shows that it was renewed, and nothing else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Renewal(pub Timestamp);
 
 /// What the kubelet says of the loop in which it starts and stops pods.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use rustix::io::Errno;
 use rustix::time::{
     ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime, timerfd_create,
@@ -92,17 +92,37 @@ pub fn wall() -> Timestamp {
     Timestamp::now()
 }
 
-/// A moment by the API server's clock and by the time since boot, which no clock step changes.
+/// A time of day by the API server's clock, as in the metadata of objects. It is a type of its own because the host's clock may be wrong:
+/// without [`ServerTime::timestamp`], no time is compared with one by the other clock.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ServerTime(Timestamp);
+
+impl ServerTime {
+    /// A time that an object contains, or that the API server judges by its own clock.
+    pub const fn of(time: Timestamp) -> Self {
+        Self(time)
+    }
+
+    /// The same for an object, for a text, or for a comparison with the host's clock.
+    pub const fn timestamp(self) -> Timestamp {
+        self.0
+    }
+
+    pub fn duration_since(self, earlier: Self) -> SignedDuration {
+        self.0.duration_since(earlier.0)
+    }
+}
+
+/// The API server's clock: its time at a time since boot, which no clock step changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ServerTime {
-    pub time: Timestamp,
+pub struct ServerClock {
+    pub time: ServerTime,
     pub uptime: Uptime,
 }
 
-impl ServerTime {
-    /// The time by the API server's clock.
-    pub fn at(self, uptime: Uptime) -> Timestamp {
-        self.time.checked_add(uptime - self.uptime).unwrap_or(self.time)
+impl ServerClock {
+    pub fn at(self, uptime: Uptime) -> ServerTime {
+        self.time.0.checked_add(uptime - self.uptime).map_or(self.time, ServerTime)
     }
 }
 
@@ -112,15 +132,15 @@ pub struct Now {
     pub uptime: Uptime,
     /// By the host's clock.
     pub wall: Timestamp,
-    /// By the API server's clock, as far as it is known.
-    pub server: Timestamp,
+    /// By the API server's clock; by the host's while the other is not known.
+    pub server: ServerTime,
 }
 
 impl Now {
     /// Reads the clocks; `server` is the API server's.
-    pub fn read(server: Option<ServerTime>) -> Self {
+    pub fn read(server: Option<ServerClock>) -> Self {
         let (uptime, wall) = (uptime(), wall());
-        Self { uptime, wall, server: server.map_or(wall, |time| time.at(uptime)) }
+        Self { uptime, wall, server: server.map_or(ServerTime(wall), |clock| clock.at(uptime)) }
     }
 
     /// When the host's clock showed this. A time before the boot, also one from before the clock was set forward, is that of the boot; one
@@ -130,13 +150,18 @@ impl Now {
     }
 
     /// The same for the API server's clock.
-    pub fn since_boot_by_server(self, time: Timestamp) -> Uptime {
-        Self { wall: self.server, ..self }.since_boot(time)
+    pub fn since_boot_by_server(self, time: ServerTime) -> Uptime {
+        Self { wall: self.server.0, ..self }.since_boot(time.0)
     }
 
     /// What the host's clock would have shown then.
     pub fn wall_at(self, at: Uptime) -> Timestamp {
         self.wall.checked_sub(self.uptime - at).unwrap_or(self.wall)
+    }
+
+    /// What the API server's clock would have shown then.
+    pub fn server_at(self, at: Uptime) -> ServerTime {
+        self.server.0.checked_sub(self.uptime - at).map_or(self.server, ServerTime)
     }
 }
 
@@ -145,6 +170,13 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
+
+    impl Now {
+        /// A moment at which both clocks show the same.
+        pub const fn of(uptime: Uptime, wall: Timestamp) -> Self {
+            Self { uptime, wall, server: ServerTime(wall) }
+        }
+    }
 
     #[test]
     fn the_next_multiple_is_never_now() {
@@ -168,10 +200,11 @@ mod tests {
     #[test]
     fn a_time_by_one_clock_is_one_by_another() {
         let time = |secs| Timestamp::from_second(secs).unwrap();
-        let now = Now { uptime: Uptime::from_secs(10), wall: time(110), server: time(210) };
+        let now = Now { uptime: Uptime::from_secs(10), wall: time(110), server: ServerTime(time(210)) };
         assert_eq!([104, 99, 199].map(|secs| now.since_boot(time(secs))), [4, 0, 10].map(Uptime::from_secs));
-        assert_eq!(now.since_boot_by_server(time(204)), Uptime::from_secs(4));
+        assert_eq!(now.since_boot_by_server(ServerTime(time(204))), Uptime::from_secs(4));
         assert_eq!(now.wall_at(Uptime::from_secs(4)), time(104));
+        assert_eq!(now.server_at(Uptime::from_secs(4)), ServerTime(time(204)));
     }
 
     #[test]

@@ -5,9 +5,10 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 use std::{fs, io};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::clock::ServerTime;
 use crate::files;
 
 /// The annotation whose value is the end of a pause.
@@ -41,7 +42,7 @@ impl Pause {
     }
 }
 
-/// The pause that is in effect at `now`, if any. A pause ends at most `max` after the file was written, so that none lasts forever.
+/// The pause that is in effect at `now`, by the host's clock, if any. A pause ends at most `max` after the file was written, so that none lasts forever.
 pub fn read(path: &Path, now: Timestamp, max: Duration) -> Option<Pause> {
     let pause: Pause = serde_json::from_str(&files::read(path, MAX_BYTES).ok()?).ok()?;
     let written: SystemTime = fs::metadata(path).ok()?.modified().ok()?;
@@ -57,16 +58,17 @@ pub fn read(path: &Path, now: Timestamp, max: Duration) -> Option<Pause> {
 ///
 /// # Errors
 /// When the value is not a time, or is too far in the future.
-pub fn by_annotation(value: &str, now: Timestamp, max: Duration) -> Result<Option<Pause>, String> {
-    let is_accepted = |until: &Timestamp| now.checked_add(max).is_ok_and(|last| *until <= last);
-    let Some(until) = value.parse().ok().filter(is_accepted) else {
+pub fn by_annotation(value: &str, now: ServerTime, max: Duration) -> Result<Option<Pause>, String> {
+    let is_accepted =
+        |until: &ServerTime| SignedDuration::try_from(max).is_ok_and(|max| until.duration_since(now) <= max);
+    let Some(until) = value.parse().ok().map(ServerTime::of).filter(is_accepted) else {
         let (value, max) = (redact::sanitize_line(value, 64), max.as_secs());
         return Err(format!(
             "the Node's annotation {ANNOTATION}={value} is ignored: expected an RFC 3339 time such as 2026-11-26T18:00:00Z, at most {max} \
              seconds from now (max_pause_secs in [maintenance])"
         ));
     };
-    Ok((now < until).then(|| Pause { until, by: format!("annotation {ANNOTATION}"), reason: None }))
+    Ok((now < until).then(|| Pause { until: until.timestamp(), by: format!("annotation {ANNOTATION}"), reason: None }))
 }
 
 /// Removes the file; `true` if there was one.
@@ -80,8 +82,6 @@ pub fn remove(path: &Path) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use jiff::SignedDuration;
-
     use super::*;
 
     const DAY: Duration = Duration::from_hours(24);
@@ -107,14 +107,16 @@ mod tests {
 
     #[test]
     fn an_annotation_pauses_until_its_time_if_that_is_near_enough() {
-        let now = "2026-11-26T12:00:00Z".parse().unwrap();
+        let now = ServerTime::of("2026-11-26T12:00:00Z".parse().unwrap());
         let read = |value| by_annotation(value, now, DAY);
         for value in ["2026-11-26T13:00:00Z", "2026-11-26T14:00:00+01:00"] {
             let pause = read(value).unwrap().unwrap();
             assert_eq!(pause.until, "2026-11-26T13:00:00Z".parse().unwrap());
         }
         assert!(read("2026-11-27T12:00:00Z").unwrap().is_some());
-        assert_eq!(read("2026-11-26T12:00:00Z"), Ok(None), "it is over");
+        for over in ["2026-11-26T12:00:00Z", "2026-11-25T12:00:00Z"] {
+            assert_eq!(read(over), Ok(None), "{over}");
+        }
         for value in ["2026-11-27T12:00:01Z", "true", "30m", "2026-11-26", ""] {
             let error = read(value).unwrap_err();
             assert!(

@@ -166,7 +166,7 @@ mod tests {
             timeline.note(source, text, at(secs));
         }
         let wall = "2026-11-28T12:00:00Z".parse().unwrap();
-        let entries = timeline.entries(Now { uptime: at(601), wall, server: wall });
+        let entries = timeline.entries(Now::of(at(601), wall));
         let shown: Vec<_> = entries.iter().map(|entry| (&*entry.text, entry.times, entry.until.is_some())).collect();
         assert_eq!(shown, [("ok", 2, true), ("refused", 1, false), ("ok", 1, false)], "{entries:?}");
         assert_eq!(entries[1].at, "2026-11-28T11:59:58Z".parse().unwrap());

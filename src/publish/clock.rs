@@ -4,10 +4,10 @@
 
 use jiff::fmt::rfc2822::DateTimeParser;
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::condition::Uptime;
-use crate::host::clock::ServerTime;
-use crate::host::clock::{Now, uptime};
+use crate::host::clock::{Now, ServerClock, ServerTime, uptime};
 
 /// Two clocks of the API server's, or ours and one of theirs, may differ by this much without being wrong.
 const TOLERANCE: SignedDuration = SignedDuration::from_secs(60);
@@ -15,26 +15,38 @@ const TOLERANCE: SignedDuration = SignedDuration::from_secs(60);
 const DATE_PRECISION: SignedDuration = SignedDuration::from_secs(1);
 
 /// The API server's clock after an answer with this `Date` header came at `uptime`; none if the header adds nothing to `known`.
-pub fn server_time(known: Option<ServerTime>, date: &str, uptime: Uptime) -> Option<ServerTime> {
-    let time = DateTimeParser::new().parse_timestamp(date).ok()?;
+pub fn server_clock(known: Option<ServerClock>, date: &str, uptime: Uptime) -> Option<ServerClock> {
+    let time = ServerTime::of(DateTimeParser::new().parse_timestamp(date).ok()?);
     // `Date` has whole seconds, cut off: a time that is up to a second behind is not new. So the time between two transitions is
     // right, whatever fraction of a second each answer came at.
-    let is_known = |known: ServerTime| {
+    let is_known = |known: ServerClock| {
         let behind = known.at(uptime).duration_since(time);
         !behind.is_negative() && behind < DATE_PRECISION
     };
-    (!known.is_some_and(is_known)).then_some(ServerTime { time, uptime })
+    (!known.is_some_and(is_known)).then_some(ServerClock { time, uptime })
 }
 
 /// Kubernetes writes times in whole seconds; cut off, so that no time is in the future.
-pub fn whole_seconds(time: Timestamp) -> Timestamp {
-    Timestamp::from_second(time.as_second()).unwrap_or(time)
+pub fn whole_seconds(time: ServerTime) -> ServerTime {
+    Timestamp::from_second(time.timestamp().as_second()).map_or(time, ServerTime::of)
 }
 
 /// Whether a condition of a Node that was created at `created` can have had its transition at `transition`.
-pub fn is_plausible(transition: Timestamp, created: Timestamp, now: Now) -> bool {
+pub fn is_plausible(transition: ServerTime, created: ServerTime, now: Now) -> bool {
     let after_creation = transition.duration_since(created) >= -TOLERANCE;
     after_creation && now.server.duration_since(transition) >= -TOLERANCE
+}
+
+impl From<Time> for ServerTime {
+    fn from(time: Time) -> Self {
+        Self::of(time.0)
+    }
+}
+
+impl From<ServerTime> for Time {
+    fn from(time: ServerTime) -> Self {
+        Self(time.timestamp())
+    }
 }
 
 /// Waits until then; not at all if it is over.
@@ -48,16 +60,16 @@ mod tests {
 
     use super::*;
 
-    fn time(text: &str) -> Timestamp {
-        text.parse().unwrap()
+    fn time(text: &str) -> ServerTime {
+        ServerTime::of(text.parse().unwrap())
     }
 
     #[test]
     fn an_answer_late_in_a_second_does_not_set_the_clock_back() {
         let mut clock = None;
         let mut answered = |date: &str, millis| {
-            clock = server_time(clock, date, Uptime::ZERO + Duration::from_millis(millis)).or(clock);
-            clock.map(|clock| clock.at(Uptime::from_secs(102)).to_string()).unwrap_or_default()
+            clock = server_clock(clock, date, Uptime::ZERO + Duration::from_millis(millis)).or(clock);
+            clock.map(|clock| clock.at(Uptime::from_secs(102)).timestamp().to_string()).unwrap_or_default()
         };
         assert_eq!(answered("no date", 100_000), "");
         assert_eq!(answered("Thu, 26 Nov 2026 06:17:00 GMT", 100_100), "2026-11-26T06:17:01.9Z");
@@ -68,8 +80,8 @@ mod tests {
 
     #[test]
     fn a_transition_lies_between_the_nodes_creation_and_now() {
-        let server = time("2026-11-26T06:17:00Z");
-        let now = Now { uptime: Uptime::ZERO, wall: server, server };
+        let server = "2026-11-26T06:17:00Z".parse().unwrap();
+        let now = Now::of(Uptime::ZERO, server);
         let created = time("2026-11-26T05:00:00Z");
         for (transition, plausible) in [
             ("2026-11-26T05:00:00Z", true),

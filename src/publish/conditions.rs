@@ -11,7 +11,7 @@ mod refused;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
@@ -24,7 +24,7 @@ use super::taints::Tainter;
 use crate::condition::profile::Names;
 use crate::condition::{Condition, ConditionType, Desired, Published, Status, Uptime};
 use crate::facts::{NodeFacts, ObservedCondition};
-use crate::host::clock::Now;
+use crate::host::clock::{Now, ServerTime};
 use crate::settings::TaintSettings;
 
 /// A condition's longest message (packaging/kubernetes/policy.yaml refuses longer ones).
@@ -72,8 +72,8 @@ struct Sender {
 #[derive(Debug)]
 struct TypeState {
     sent: Option<Sent>,
-    /// For a transition that was sent late, by its time: when the fault began, by the API server's clock.
-    late: Option<(Timestamp, Timestamp)>,
+    /// For a transition that was sent late, by its time: when the fault began.
+    late: Option<(ServerTime, ServerTime)>,
     /// How often it may be written again after another field manager has overwritten it.
     rewrites: Budget,
     /// What was applied last, and how often it may be applied again if something other than a field manager undoes it.
@@ -92,8 +92,8 @@ struct Sent {
     /// [`Published::since`] at that time; none of what an earlier run of the agent wrote, until the engine has adopted it.
     since: Option<Uptime>,
     /// Each request had its own `lastTransitionTime`, from `first` to `last`. Until the Node shows one of them, any may be carried out.
-    first: Timestamp,
-    last: Timestamp,
+    first: ServerTime,
+    last: ServerTime,
     is_shown: bool,
 }
 
@@ -392,7 +392,7 @@ impl TypeState {
     }
 
     /// The `lastTransitionTime` that the condition should have.
-    fn transition(&self, wanted: &Published, is_kept: bool, created: Timestamp, now: Now) -> Timestamp {
+    fn transition(&self, wanted: &Published, is_kept: bool, created: ServerTime, now: Now) -> ServerTime {
         let kept = self.sent.filter(|sent| {
             // If only one time was sent, it is right, even if the Node shows that of an older request.
             (sent.is_shown || sent.first == sent.last)
@@ -405,17 +405,17 @@ impl TypeState {
     }
 
     /// When the fault began, if that is long before the transition. It stays as it was found first, whatever becomes of the clock.
-    fn began(&mut self, wanted: &Published, transition: Timestamp, now: Now) -> Option<Timestamp> {
+    fn began(&mut self, wanted: &Published, transition: ServerTime, now: Now) -> Option<ServerTime> {
         ConditionType::by_name(wanted.name).filter(|kind| kind.problem_status() == wanted.status)?;
         if self.late.is_none_or(|(late, _)| late != transition) {
-            self.late = Some((transition, now.server.checked_sub(now.uptime - wanted.since).ok()?));
+            self.late = Some((transition, now.server_at(wanted.since)));
         }
         self.late.map(|(_, began)| began).filter(|began| transition.duration_since(*began) > PUBLISHED_WITHIN)
     }
 
     /// Notes that the condition is sent.
     fn sent(&mut self, published: &Published, condition: &NodeCondition) {
-        let last = condition.last_transition_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0);
+        let last = condition.last_transition_time.clone().map(ServerTime::from).unwrap_or_default();
         let (status, since) = (published.status, Some(published.since));
         let again = self.sent.filter(|sent| !sent.is_shown && (sent.status, sent.since) == (status, since));
         let first = again.map_or(last, |sent| sent.first.min(last));
@@ -423,16 +423,16 @@ impl TypeState {
     }
 }
 
-fn written(condition: &Published, transition: Timestamp, since: Option<Timestamp>, now: Now) -> NodeCondition {
-    let since = since.map(|since| format!(" (since {}Z)", since.strftime("%H:%M:%S"))).unwrap_or_default();
+fn written(condition: &Published, transition: ServerTime, since: Option<ServerTime>, now: Now) -> NodeCondition {
+    let since = since.map(|since| format!(" (since {}Z)", since.timestamp().strftime("%H:%M:%S"))).unwrap_or_default();
     let message = redact::bounded(&condition.message, MAX_MESSAGE_BYTES - since.len());
     NodeCondition {
         type_: condition.name.to_owned(),
         status: condition.status.name().to_owned(),
         reason: Some(condition.reason.clone()),
         message: Some(message + &since),
-        last_heartbeat_time: Some(Time(whole_seconds(now.server))),
-        last_transition_time: Some(Time(transition)),
+        last_heartbeat_time: Some(whole_seconds(now.server).into()),
+        last_transition_time: Some(transition.into()),
     }
 }
 
@@ -443,14 +443,14 @@ fn theirs(shown: &ObservedCondition) -> NodeCondition {
         status: shown.status.clone(),
         reason: Some(shown.reason.clone()),
         message: Some(shown.message.clone()),
-        last_heartbeat_time: shown.last_heartbeat.map(Time),
-        last_transition_time: shown.last_transition.map(Time),
+        last_heartbeat_time: shown.last_heartbeat.map(Time::from),
+        last_transition_time: shown.last_transition.map(Time::from),
     }
 }
 
 fn difference(written: &NodeCondition, node: &ObservedNode) -> Difference {
     let Some(shown) = node.facts.condition(&written.type_) else { return Difference::Status };
-    let transition = written.last_transition_time.as_ref().map(|time| time.0);
+    let transition = written.last_transition_time.clone().map(ServerTime::from);
     // A condition of a profile shows a problem only together with one of nodevigil's own.
     let is_problem =
         ConditionType::by_name(&written.type_).is_some_and(|kind| kind.problem_status().name() == written.status);

@@ -17,7 +17,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 use tower::{BoxError, service_fn};
 
-use super::clock::{server_time, sleep_until};
+use super::clock::{server_clock, sleep_until};
 use super::pacing::{Backoff, Spread};
 use crate::condition::Uptime;
 use crate::facts::{ApiFacts, Reach, RequestCounts};
@@ -116,7 +116,7 @@ impl ApiConnection {
 
     /// The present moment, by the host's time of day until the API server has answered.
     pub fn now(&self) -> Now {
-        Now::read(self.facts.borrow().server_time)
+        Now::read(self.facts.borrow().server_clock)
     }
 
     /// Whether the last request was not answered.
@@ -251,8 +251,8 @@ impl ApiConnection {
         }
         if let Some(date) = header(header::DATE) {
             self.facts.send_if_modified(|facts| {
-                let corrected = server_time(facts.server_time, date, uptime());
-                facts.server_time = corrected.or(facts.server_time);
+                let corrected = server_clock(facts.server_clock, date, uptime());
+                facts.server_clock = corrected.or(facts.server_clock);
                 corrected.is_some()
             });
         }
@@ -439,8 +439,11 @@ mod tests {
         let (api, facts, requests, _) = connection();
         get_node(&api, 200, serde_json::json!({"metadata": {"name": "n1"}})).await.unwrap();
         assert!(matches!(facts.borrow().reach, Reach::Reached { .. }));
-        assert!(facts.borrow().server_time.is_some());
-        assert!(api.now().server >= "2095-11-26T06:17:00Z".parse().unwrap(), "the time goes by the answer's Date");
+        assert!(facts.borrow().server_clock.is_some());
+        assert!(
+            api.now().server.timestamp() >= "2095-11-26T06:17:00Z".parse().unwrap(),
+            "the time goes by the answer's Date"
+        );
         assert_eq!(requests.get_or_create(&[("verb", "get"), ("outcome", "success")]).get(), 1);
     }
 

@@ -200,9 +200,10 @@ async fn seen(api: &ApiConnection, at: Uptime) -> NodeFacts {
 
 /// The Event about a Node, with the time at which it happened by the API server's clock.
 fn about(event: &Event, at: Uptime, node: &NodeFacts, now: Now) -> Event {
-    let happened = now.server.checked_sub(now.uptime - at).unwrap_or(now.server);
-    let micros = Timestamp::from_microsecond(happened.as_microsecond()).unwrap_or(happened);
-    let (time, host) = (Some(Time(whole_seconds(happened))), Some(redact::bounded(&node.name, MAX_INSTANCE_BYTES)));
+    let happened = now.server_at(at);
+    let micros = Timestamp::from_microsecond(happened.timestamp().as_microsecond()).unwrap_or(happened.timestamp());
+    let (time, host) =
+        (Some(Time::from(whole_seconds(happened))), Some(redact::bounded(&node.name, MAX_INSTANCE_BYTES)));
     let involved_object = ObjectReference {
         api_version: Some("v1".to_owned()),
         kind: Some("Node".to_owned()),
@@ -349,10 +350,9 @@ mod tests {
     fn an_event_that_had_to_wait_has_the_time_at_which_it_happened() {
         let mut queue = queue();
         queue.add(transition(Reason::KubeletCrashed, at(100)));
-        let server = "2026-11-26T06:17:00Z".parse().unwrap();
-        let node = NodeFacts { name: "n1".into(), uid: "u1".into(), created: server, ..NodeFacts::default() };
+        let node = NodeFacts { name: "n1".into(), uid: "u1".into(), ..NodeFacts::default() };
         let (event, happened_at) = queue.next.unwrap();
-        let event = about(&event, happened_at, &node, Now { uptime: at(130), wall: server, server });
+        let event = about(&event, happened_at, &node, Now::of(at(130), "2026-11-26T06:17:00Z".parse().unwrap()));
         assert_eq!(event.event_time.unwrap().0, "2026-11-26T06:16:30Z".parse().unwrap());
         assert_eq!(event.involved_object.uid.as_deref(), Some("u1"));
     }

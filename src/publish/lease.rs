@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use super::connection::{ApiConnection, Failure};
 use super::node::changed;
-use crate::facts::LeaseFacts;
+use crate::facts::{LeaseFacts, Renewal};
 use crate::host::clock::uptime;
 
 const NAMESPACE: &str = "kube-node-lease";
@@ -59,7 +59,7 @@ pub async fn read_lease(
 fn read(lease: Lease) -> Option<LeaseFacts> {
     let spec = lease.spec?;
     let duration = Duration::from_secs(spec.lease_duration_seconds?.try_into().unwrap_or_default());
-    Some(LeaseFacts { renewed: spec.renew_time?.0, duration, read_at: uptime() })
+    Some(LeaseFacts { renewed: Renewal(spec.renew_time?.0), duration, read_at: uptime() })
 }
 
 #[cfg(test)]
@@ -72,7 +72,7 @@ mod tests {
             "leaseDurationSeconds": 40, "renewTime": "2026-11-26T06:17:00.123456Z"}});
         let facts = read(serde_json::from_value(lease).unwrap()).unwrap();
         assert_eq!(facts.duration, Duration::from_secs(40));
-        assert_eq!(facts.renewed, "2026-11-26T06:17:00.123456Z".parse().unwrap());
+        assert_eq!(facts.renewed, Renewal("2026-11-26T06:17:00.123456Z".parse().unwrap()));
         assert_eq!(read(Lease::default()), None);
     }
 }

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 
 use crate::condition::suppression::{MAINTENANCE_SIGNALS, MaintenanceSignal};
 use crate::facts::{NodeFacts, ObservedCondition};
+use crate::host::clock::ServerTime;
 use crate::host::pause;
 
 /// The name under which the API server records what nodevigil owns (packaging/kubernetes/policy.yaml allows no other).
@@ -48,7 +48,7 @@ impl ObservedNode {
     /// Reads a Node; none if it has no name or uid, which the API server never sends.
     pub fn read(node: Node) -> Option<Self> {
         let metadata = node.metadata;
-        let created = metadata.creation_timestamp.map_or(Timestamp::UNIX_EPOCH, |time| time.0);
+        let created = metadata.creation_timestamp.map(ServerTime::from).unwrap_or_default();
         let spec = node.spec.unwrap_or_default();
         let taints = spec.taints.unwrap_or_default();
         let provider_id = spec.provider_id.filter(|id| !id.is_empty());
@@ -58,8 +58,8 @@ impl ObservedNode {
             status: condition.status,
             reason: condition.reason.unwrap_or_default(),
             message: condition.message.unwrap_or_default(),
-            last_heartbeat: condition.last_heartbeat_time.map(|time| time.0),
-            last_transition: condition.last_transition_time.map(|time| time.0),
+            last_heartbeat: condition.last_heartbeat_time.map(ServerTime::from),
+            last_transition: condition.last_transition_time.map(ServerTime::from),
         });
         let conditions: Vec<_> = observed.collect();
         let annotations = metadata.annotations.unwrap_or_default();
@@ -67,7 +67,7 @@ impl ObservedNode {
         let condition = |kind| conditions.iter().find(|one| one.kind == kind && one.status == "True");
         let valued = |entries: &BTreeMap<String, String>, key, values: &[&str]| {
             let counts = |value: &&String| !value.is_empty() && (values.is_empty() || values.contains(&value.as_str()));
-            entries.get(key).filter(counts).map(|value| value.parse().ok())
+            entries.get(key).filter(counts).map(|value| value.parse().ok().map(ServerTime::of))
         };
         let since = |signal: &MaintenanceSignal| match *signal {
             MaintenanceSignal::Condition(kind) => condition(kind).map(|one| one.last_transition),
@@ -75,7 +75,7 @@ impl ObservedNode {
             MaintenanceSignal::Annotation(key, values) => valued(&annotations, key, values),
             MaintenanceSignal::Label(key, values) => valued(&labels, key, values),
             MaintenanceSignal::Taint(key) => taints.iter().any(|taint| taint.key == key).then_some(None),
-            MaintenanceSignal::Deletion => metadata.deletion_timestamp.as_ref().map(|time| Some(time.0)),
+            MaintenanceSignal::Deletion => metadata.deletion_timestamp.clone().map(|time| Some(time.into())),
         };
         let signals = MAINTENANCE_SIGNALS.iter().filter_map(|(signal, _)| Some((*signal, since(signal)?))).collect();
         let facts = NodeFacts {
@@ -169,7 +169,7 @@ mod tests {
             (node["metadata"]["name"], node["metadata"]["uid"]) = ("n1".into(), "u1".into());
             ObservedNode::read(serde_json::from_value(node).unwrap()).unwrap().facts.signals
         };
-        let time = || Some("2026-11-26T09:00:00Z".parse().unwrap());
+        let time = || Some(ServerTime::of("2026-11-26T09:00:00Z".parse().unwrap()));
         for (signal, _) in MAINTENANCE_SIGNALS {
             let condition = |kind, status| {
                 let time = "2026-11-26T09:00:00Z";

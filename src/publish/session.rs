@@ -17,7 +17,7 @@ use crate::condition::Uptime;
 use crate::facts::{ApiFacts, RequestCounts};
 use crate::files::FileState;
 use crate::host::blocking;
-use crate::host::clock::{Now, Timer, next_multiple, uptime};
+use crate::host::clock::{Now, ServerTime, Timer, next_multiple, uptime};
 use crate::host::kubelet::KubeletFacts;
 use crate::host::pod;
 use crate::host::subject::Subject;
@@ -132,9 +132,10 @@ fn check_end(session: &Session, kubelet: Option<&Path>, api: &ApiConnection) {
         Source::Kubeconfig(path) => session.renew_at.is_some() || kubelet == Some(path),
         Source::InCluster => true,
     };
-    let now = api.facts.borrow().server_time.map(|time| time.at(uptime()));
+    let now = api.facts.borrow().server_clock.map(|clock| clock.at(uptime()));
     let until = session.subject.until.filter(|_| !is_renewed).zip(now);
-    let (soon, source) = (until.filter(|(until, now)| until.duration_since(*now) < RENEWED_BEFORE), &session.source);
+    let (soon, source) =
+        (until.filter(|(until, now)| ServerTime::of(*until).duration_since(*now) < RENEWED_BEFORE), &session.source);
     let message =
         |(until, _)| format!("the credential of {source} ends at {until}, and then nothing is published: renew it");
     api.troubles.replace(Trouble::CredentialExpiring, soon.map(message));
@@ -185,7 +186,7 @@ pub async fn refused(session: &Session, api: &ApiConnection) {
 
 /// A minute before the credential expires, but not before a minute has passed.
 fn renewal(expires: Timestamp, now: Now) -> Uptime {
-    let lifetime = Duration::try_from(expires.duration_since(now.server)).unwrap_or_default();
+    let lifetime = Duration::try_from(ServerTime::of(expires).duration_since(now.server)).unwrap_or_default();
     now.uptime + lifetime.saturating_sub(RENEW_BEFORE).max(RENEW_BEFORE)
 }
 
@@ -205,7 +206,7 @@ mod tests {
     use tower::{BoxError, service_fn};
 
     use super::*;
-    use crate::host::clock::ServerTime;
+    use crate::host::clock::ServerClock;
 
     #[tokio::test(start_paused = true)]
     async fn a_client_whose_credential_is_refused_is_built_again_when_it_is_half_a_minute_old() {
@@ -236,8 +237,8 @@ mod tests {
     #[tokio::test]
     async fn the_end_of_a_credential_that_nothing_renews_is_a_trouble_a_week_before() {
         let (troubles, server) = (Troubles::default(), "2027-01-23T00:00:00Z".parse().unwrap());
-        let facts =
-            ApiFacts { server_time: Some(ServerTime { time: server, uptime: uptime() }), ..ApiFacts::default() };
+        let clock = ServerClock { time: ServerTime::of(server), uptime: uptime() };
+        let facts = ApiFacts { server_clock: Some(clock), ..ApiFacts::default() };
         let api = ApiConnection::new(watch::Sender::new(facts), RequestCounts::default(), troubles.clone());
         let service = service_fn(|_: Request<Body>| async { Ok::<_, BoxError>(Response::new(Body::empty())) });
         let mut session = Session {
@@ -269,7 +270,7 @@ mod tests {
     #[test]
     fn a_credential_is_renewed_a_minute_before_it_expires_but_not_more_often_than_once_a_minute() {
         let server = "2026-11-26T06:17:00Z".parse().unwrap();
-        let now = Now { uptime: Uptime::from_secs(100), wall: server, server };
+        let now = Now::of(Uptime::from_secs(100), server);
         let renewed = |secs| renewal(server + SignedDuration::from_secs(secs), now);
         assert_eq!([renewed(900), renewed(61), renewed(-5)], [940, 160, 160].map(Uptime::from_secs));
     }

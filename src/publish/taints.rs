@@ -10,7 +10,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Taint;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
 use super::clock::whole_seconds;
@@ -94,7 +93,7 @@ impl Tainter {
                 due = due.min(at);
                 continue;
             }
-            let (value, time_added) = (Some(condition.reason.clone()), Some(Time(whole_seconds(now.server))));
+            let (value, time_added) = (Some(condition.reason.clone()), Some(whole_seconds(now.server).into()));
             taints.push(Taint { key, value, effect: self.effect.clone(), time_added });
         }
         (taints, due)

@@ -126,7 +126,7 @@ mod tests {
 
     fn now(secs: u64) -> Now {
         let wall = Timestamp::from_second(1_795_891_502 + i64::try_from(secs).unwrap()).unwrap();
-        Now { uptime: Uptime::from_secs(secs), wall, server: wall }
+        Now::of(Uptime::from_secs(secs), wall)
     }
 
     fn condition(reason: Reason, message: &str) -> Condition {

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::condition::{Condition, ConditionType, Desired, Status, Uptime};
 use crate::facts::{ApiFacts, Reach};
 use crate::files;
+use crate::host::clock::ServerTime;
 use crate::host::pause::Pause;
 use crate::trouble::Trouble;
 
@@ -165,7 +166,8 @@ fn since(condition: &Condition, present: &Present<'_>, previous: Option<&StatusR
     let on_node = on_node.filter(|shown| shown.status == condition.status.name());
     let mut before = previous.iter().flat_map(|report| &report.conditions);
     let before = before.find(|before| before.kind == kind && before.status == condition.status);
-    let since = on_node.and_then(|shown| shown.last_transition).or(before.map(|before| before.since));
+    let on_node = on_node.and_then(|shown| shown.last_transition).map(ServerTime::timestamp);
+    let since = on_node.or(before.map(|before| before.since));
     since.unwrap_or(present.now)
 }
 
@@ -237,11 +239,10 @@ mod tests {
             reason: String::new(),
             message: String::new(),
             last_heartbeat: None,
-            last_transition: Some(time("2025-12-31T00:00:00Z")),
+            last_transition: Some(ServerTime::of(time("2025-12-31T00:00:00Z"))),
         };
         let conditions = vec![shown];
-        let created = Timestamp::UNIX_EPOCH;
-        api.node = Some(NodeFacts { name: "worker-1".into(), created, conditions, ..NodeFacts::default() });
+        api.node = Some(NodeFacts { name: "worker-1".into(), conditions, ..NodeFacts::default() });
         let on_node = report(Status::False, &api, "2026-01-01T00:00:09Z", Some(&first));
         assert_eq!(on_node.conditions[0].since, time("2025-12-31T00:00:00Z"));
         let not_yet = report(Status::True, &api, "2026-01-01T00:00:09Z", Some(&first));

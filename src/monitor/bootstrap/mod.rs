@@ -68,7 +68,7 @@ pub async fn run(mut inputs: Inputs) {
     let (mut last, timer) = (None::<Reading>, Timer::new());
     loop {
         let api = inputs.api.borrow_and_update().clone();
-        followed.observe(&api, limit, Now::read(api.server_time));
+        followed.observe(&api, limit, Now::read(api.server_clock));
         let mut next_reading = Uptime::MAX;
         let view = if let Some(view) = followed.settled() {
             view
@@ -82,7 +82,7 @@ pub async fn run(mut inputs: Inputs) {
                 Some(kept) => (kept.host, kept.at),
                 None => (HostFacts::read(&inputs.settings).await, uptime()),
             };
-            let facts = Facts { host, node: answer(&api), now: Now::read(api.server_time) };
+            let facts = Facts { host, node: answer(&api), now: Now::read(api.server_clock) };
             let assessment = assess(&facts);
             let stage = assessment.current().map(|report| report.stage);
             next_reading = followed.read_again_at(at, stage, limit);

@@ -274,7 +274,7 @@ pub fn is_ready(node: &NodeFacts) -> bool {
 /// Since when it is Ready, by the kubelet's clock, which is the host's; none if it is not.
 fn ready_since(node: &NodeFacts, now: Now) -> Option<Uptime> {
     let ready = node.condition("Ready").filter(|condition| condition.status == "True")?;
-    Some(ready.last_transition.map_or(now.uptime, |since| now.since_boot(since)))
+    Some(ready.last_transition.map_or(now.uptime, |since| now.since_boot(since.timestamp())))
 }
 
 fn described(condition: &ObservedCondition) -> String {

@@ -19,12 +19,12 @@ fn at(secs: u64) -> Uptime {
 
 fn moment(after_boot: u64) -> Now {
     let time = BOOTED.parse::<Timestamp>().unwrap() + secs(after_boot);
-    Now { uptime: at(after_boot), wall: time, server: time }
+    Now::of(at(after_boot), time)
 }
 
 fn condition(kind: &str, status: &str, message: &str, since: u64) -> ObservedCondition {
     let (kind, status, message) = (kind.into(), status.into(), message.into());
-    let last_transition = Some(moment(since).wall);
+    let last_transition = Some(moment(since).server);
     ObservedCondition { kind, status, reason: "R".into(), message, last_heartbeat: None, last_transition }
 }
 

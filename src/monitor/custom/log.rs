@@ -126,7 +126,7 @@ mod tests {
 
     fn now(secs: i64) -> Now {
         let wall = Timestamp::from_second(secs).unwrap();
-        Now { uptime: at(secs.unsigned_abs()), wall, server: wall }
+        Now::of(at(secs.unsigned_abs()), wall)
     }
 
     fn state(settings: &str) -> State {

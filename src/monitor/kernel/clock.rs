@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::condition::{Finding, Reason, Uptime};
-use crate::host::clock::ServerTime;
+use crate::host::clock::ServerClock;
 
 /// The differences that messages name, in seconds. From the first one on, the clock is wrong.
 const SECONDS: [u64; 7] = [30, 60, 5 * 60, 15 * 60, 3600, 6 * 3600, 24 * 3600];
@@ -18,8 +18,8 @@ pub(super) struct Clock(u32);
 
 impl Clock {
     /// Records a reading of the host's clock. Without the API server's time there is nothing to compare it with.
-    pub(super) fn observe(&mut self, server: Option<ServerTime>, wall: Timestamp, now: Uptime) -> Option<Finding> {
-        let differs_by = server.map(|server| wall.duration_since(server.at(now))).unwrap_or_default();
+    pub(super) fn observe(&mut self, server: Option<ServerClock>, wall: Timestamp, now: Uptime) -> Option<Finding> {
+        let differs_by = server.map(|server| wall.duration_since(server.at(now).timestamp())).unwrap_or_default();
         // Not the exact difference: each second would be another message.
         let seconds = SECONDS.into_iter().rfind(|seconds| differs_by.unsigned_abs() > Duration::from_secs(*seconds));
         self.0 = if seconds.is_some() { self.0.saturating_add(1) } else { 0 };
@@ -36,17 +36,18 @@ mod tests {
     use jiff::SignedDuration;
 
     use super::*;
+    use crate::host::clock::ServerTime;
 
     /// The message after three readings, a minute apart, of a clock that is wrong by so many milliseconds, which grow each time.
     fn message(offset_millis: i64, growth: i64) -> Option<String> {
         let (mut clock, started) = (Clock::default(), Timestamp::UNIX_EPOCH);
-        let server = ServerTime { time: started, uptime: Uptime::from_secs(60) };
+        let server = ServerClock { time: ServerTime::of(started), uptime: Uptime::from_secs(60) };
         let mut found = None;
         for index in 0..3 {
             assert_eq!(found, None);
             let now = Uptime::from_secs(60 * (2 + u64::try_from(index).unwrap()));
             let offset = SignedDuration::from_millis(offset_millis + growth * index);
-            let wall = server.at(now).checked_add(offset).unwrap();
+            let wall = server.at(now).timestamp().checked_add(offset).unwrap();
             found = clock.observe(Some(server), wall, now);
         }
         found.map(|finding| finding.message)
@@ -65,7 +66,7 @@ mod tests {
     #[test]
     fn without_the_api_servers_time_nothing_is_wrong() {
         let (mut clock, wall) = (Clock::default(), Timestamp::UNIX_EPOCH);
-        let server = ServerTime { time: Timestamp::MAX, uptime: Uptime::ZERO };
+        let server = ServerClock { time: ServerTime::of(Timestamp::MAX), uptime: Uptime::ZERO };
         let mut found = |server| clock.observe(server, wall, Uptime::from_secs(9)).is_some();
         assert_eq!([Some(server); 3].map(&mut found), [false, false, true]);
         assert!(!found(None));

@@ -74,7 +74,7 @@ mod tests {
 
     fn log(logged: &mut Logged, secs: u64, text: &str, is_old: bool) {
         let at = Uptime::from_secs(secs);
-        let now = Now { uptime: at, wall: Timestamp::UNIX_EPOCH, server: Timestamp::UNIX_EPOCH };
+        let now = Now::of(at, Timestamp::UNIX_EPOCH);
         logged.take(&Line { level: 4, text: text.into(), at, is_old }, now);
     }
 

@@ -243,7 +243,7 @@ mod tests {
 
     fn at(secs: u64) -> Now {
         let wall = Timestamp::UNIX_EPOCH.checked_add(SignedDuration::from_secs(secs.try_into().unwrap())).unwrap();
-        Now { uptime: Uptime::from_secs(secs), wall, server: wall }
+        Now::of(Uptime::from_secs(secs), wall)
     }
 
     fn log(logged: &mut Logged, secs: u64, text: &str) {

@@ -86,7 +86,7 @@ pub async fn run(inputs: Inputs) {
                 is_changed = true;
             }
             Some(Ok(Ok(readings))) = reading.join_next() => {
-                let server = inputs.api.borrow().server_time;
+                let server = inputs.api.borrow().server_clock;
                 kernel.read(readings, server, Now::read(server));
                 is_changed = true;
             }

@@ -9,7 +9,7 @@ use super::limits::Limits;
 use super::logged::Logged;
 use crate::condition::{Finding, Reason, Status, Uptime, View};
 use crate::host::clock::Now;
-use crate::host::clock::ServerTime;
+use crate::host::clock::ServerClock;
 use crate::host::kernel::{Counters, Usages};
 use crate::host::kmsg::LogState;
 
@@ -59,7 +59,7 @@ impl Kernel {
     }
 
     /// Takes in readings, and the time by the API server's clock.
-    pub(super) fn read(&mut self, readings: Readings, server: Option<ServerTime>, now: Now) {
+    pub(super) fn read(&mut self, readings: Readings, server: Option<ServerClock>, now: Now) {
         let hung = readings.suspects.iter().find(|suspect| suspect.process.pid != INIT_PID).map(|suspect| suspect.name);
         self.logged.witnesses.read(readings.counters, readings.released, hung, now.uptime);
         self.has_gpus |= readings.has_gpu_driver;
@@ -102,7 +102,7 @@ mod tests {
     use crate::host::kmsg::Line;
 
     fn at(secs: u64) -> Now {
-        Now { uptime: Uptime::from_secs(secs), wall: Timestamp::UNIX_EPOCH, server: Timestamp::UNIX_EPOCH }
+        Now::of(Uptime::from_secs(secs), Timestamp::UNIX_EPOCH)
     }
 
     fn unreadable() -> LogState {

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
-
 use crate::condition::Uptime;
-use crate::facts::LeaseFacts;
+use crate::facts::{LeaseFacts, Renewal};
 
 /// A Lease that was seen unchanged for its own duration, and for at least this long, is not renewed: the kubelet renews it each quarter of
 /// its duration, which is 40 s unless `nodeLeaseDurationSeconds` is set.
@@ -17,7 +15,7 @@ const READING_LASTS: Duration = Duration::from_secs(30);
 #[derive(Debug, Default)]
 pub(super) struct LeaseReadings {
     /// The last renewal, since when it has been seen, and the Lease's duration.
-    last: Option<(Timestamp, Uptime, Duration)>,
+    last: Option<(Renewal, Uptime, Duration)>,
     read_at: Uptime,
     is_renewed: bool,
 }

@@ -361,8 +361,8 @@ impl Loop {
 
     /// The earlier of the host's and the API server's time; none while the latter is not known.
     fn time(&self, now: Uptime) -> Option<Timestamp> {
-        let server = self.inputs.api.borrow().server_time?;
-        Some(server.at(now).min(wall()))
+        let server = self.inputs.api.borrow().server_clock?;
+        Some(server.at(now).timestamp().min(wall()))
     }
 
     /// Reports the present view; `false` when the channel of reports is closed.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
@@ -80,7 +81,7 @@ impl Server {
     fn shown(&self) -> (String, Timestamp) {
         let node = self.read().unwrap();
         let condition = node.facts.condition("KubeletHealthy").unwrap();
-        (condition.status.clone(), condition.last_transition.unwrap())
+        (condition.status.clone(), condition.last_transition.unwrap().timestamp())
     }
 }
 
@@ -147,7 +148,7 @@ impl World {
 }
 
 fn at(secs: u64) -> Now {
-    Now { uptime: Uptime::from_secs(secs), wall: time(secs), server: time(secs) }
+    Now::of(Uptime::from_secs(secs), time(secs))
 }
 
 /// The API server's time of day at that uptime.
@@ -173,7 +174,7 @@ fn a_change_is_applied_once_and_the_heartbeat_keeps_its_transition_time() {
     assert_eq!(world.settle(2400), 1, "the heartbeat");
     assert_eq!(world.server.shown(), shows("False", 20));
     let heartbeat = world.server.read().unwrap().facts.condition("KubeletHealthy").unwrap().last_heartbeat;
-    assert_eq!(heartbeat, Some(time(2400)));
+    assert_eq!(heartbeat, Some(ServerTime::of(time(2400))));
     assert!(world.server.read().unwrap().facts.condition("Ready").is_some(), "others' conditions are left alone");
 }
 
@@ -607,7 +608,7 @@ fn a_custom_type_that_a_policy_refuses_holds_no_other_condition_back() {
     assert_eq!(settle_under_policy(&mut world, &[ntp.name()], 3600), 1, "with the heartbeat");
     assert_eq!(settle_under_policy(&mut world, &[], 4300), 0);
     assert!(shows(&world, ntp.name()) && world.reconciler.refused_types().is_none());
-    let since = world.server.read().unwrap().facts.condition(ntp.name()).unwrap().last_transition.unwrap();
+    let since = world.server.read().unwrap().facts.condition(ntp.name()).unwrap().last_transition.unwrap().timestamp();
     assert!(since > "2026-11-26T07:00:00Z".parse().unwrap(), "{since}: that of the write, not of the first refusal");
     // The policy no longer lists what the Node has: it can be neither changed nor removed.
     world.desired.published[1].reason = "NTPIsUp".into();

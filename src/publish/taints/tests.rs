@@ -80,7 +80,7 @@ fn foreign(key: &str) -> Value {
 fn at(secs: u64) -> Now {
     let boot: Timestamp = "2026-11-26T06:00:00Z".parse().unwrap();
     let server = boot + SignedDuration::from_secs(secs.try_into().unwrap());
-    Now { uptime: Uptime::from_secs(secs), wall: server, server }
+    Now::of(Uptime::from_secs(secs), server)
 }
 
 #[test]

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 use super::state::{Kubelet, Observation};
 use crate::condition::{ConditionType, Reason, Status, Uptime, View};
-use crate::facts::{ApiFacts, LeaseFacts, NodeFacts, ObservedCondition, Reach};
+use crate::facts::{ApiFacts, LeaseFacts, NodeFacts, ObservedCondition, Reach, Renewal};
 use crate::host::healthz::Probe;
 use crate::host::oom::{Memory, OomKill};
 use crate::host::pressure::Pressure;
@@ -116,7 +116,7 @@ impl Story {
     }
 
     fn lease(&mut self, renewed: i64) {
-        let renewed = Timestamp::from_second(renewed).unwrap();
+        let renewed = Renewal(Timestamp::from_second(renewed).unwrap());
         let (duration, read_at) = (Duration::from_secs(40), self.now);
         self.now += ms(1);
         self.api.lease = Some(LeaseFacts { renewed, duration, read_at });

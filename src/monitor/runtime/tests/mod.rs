@@ -5,8 +5,6 @@ mod listener;
 
 use std::time::Duration;
 
-use jiff::Timestamp;
-
 use super::kubelets_message;
 use super::state::{Listener, Runtime};
 use crate::condition::{ConditionType, Reason, Status, Uptime, View};
@@ -472,8 +470,7 @@ fn the_kubelet_agrees_if_its_node_is_not_ready_for_the_runtime_and_the_api_serve
             last_heartbeat: None,
             last_transition: None,
         };
-        let (name, uid, created) = (String::new(), String::new(), Timestamp::UNIX_EPOCH);
-        let node = Some(NodeFacts { name, uid, created, conditions: vec![ready], ..NodeFacts::default() });
+        let node = Some(NodeFacts { conditions: vec![ready], ..NodeFacts::default() });
         kubelets_message(&ApiFacts { reach, node, ..ApiFacts::default() })
     };
     let reached = || Reach::Reached { since: Uptime::from_secs(1) };
