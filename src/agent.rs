@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::yield_now;
 
 use crate::condition::engine::Engine;
-use crate::condition::profile::Names;
+use crate::condition::profile::ConditionNames;
 use crate::condition::{
     Condition, ConditionType, Desired, Occurrence, Published, Reason, Status, Suppression, Transition, Uptime, View,
 };
@@ -83,7 +83,7 @@ pub struct Agent {
     troubles: Troubles,
     kubelet: KubeletSeen,
     suppressions: Suppressions,
-    names: Names,
+    names: ConditionNames,
     api: ApiFacts,
     monitors: Monitors,
     /// The last status.json, and when it was written.
@@ -339,7 +339,7 @@ fn observed(shown: &ObservedCondition, now: Uptime) -> Option<(Condition, Option
 }
 
 /// A condition as an earlier run of the agent has written it, under whatever name.
-fn written(names: Names, shown: &ObservedCondition, now: Uptime) -> Option<Published> {
+fn written(names: ConditionNames, shown: &ObservedCondition, now: Uptime) -> Option<Published> {
     let (name, status) = (names.find(&shown.kind)?, Status::by_name(&shown.status)?);
     Some(Published { name, status, reason: shown.reason.clone(), message: shown.message.clone(), since: now })
 }

@@ -40,13 +40,13 @@ pub fn replace(path: &Path, mode: u32, text: &str) -> io::Result<()> {
 
 /// State that changes when a file is written or replaced, or when the names in a directory change.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FileState {
+pub struct FileVersion {
     path: PathBuf,
     /// Its inode, and the time of its last change in seconds and nanoseconds; none if the file is not there.
     state: Option<(u64, i64, i64)>,
 }
 
-impl FileState {
+impl FileVersion {
     /// What is there now. It waits for the disk.
     pub fn of(path: &Path) -> Self {
         let state = fs::metadata(path).ok().map(|meta| (meta.ino(), meta.ctime(), meta.ctime_nsec()));

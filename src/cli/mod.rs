@@ -64,7 +64,7 @@ enum Command {
         config: Vec<PathBuf>,
     },
     Check(Box<check::Check>),
-    Status(status::Status),
+    Status(status::StatusCommand),
     Diagnose(diagnose::Diagnose),
     Bootstrap(bootstrap::Bootstrap),
     Records(records::Records),

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{BAD, GOOD, Output, complain, is_colored, print};
 use crate::host::clock;
-use crate::host::timeline::Entry;
+use crate::host::timeline::TimelineEntry;
 use crate::records::record::{ConditionPart, Record};
 use crate::records::store::{self, Kept};
 use crate::report::table;
@@ -98,7 +98,7 @@ fn show(record: &Record, colored: bool) -> String {
         condition.message.clone(),
         format!("Recorded at {begun_at} on {node} by nodevigil {agent_version}"),
     ];
-    let timeline = record.timeline.iter().map(|Entry { at, until, times, source, text }| {
+    let timeline = record.timeline.iter().map(|TimelineEntry { at, until, times, source, text }| {
         let times = until.map_or_else(String::new, |until| format!(" ({times} times, until {until:.3})"));
         format!("{at:.3} {source}: {text}{times}")
     });

@@ -41,7 +41,7 @@ pub async fn from_one(nodes: &Api<Node>, name: &str) -> Result<Option<Removed>> 
 
 /// How far the removal from all Nodes is.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct RemovalProgress {
     /// Nodes that were looked at.
     pub seen: usize,
     /// Those from which something was removed, and from which something could not be removed.
@@ -49,7 +49,7 @@ pub struct Progress {
     pub failed: usize,
 }
 
-impl fmt::Display for Progress {
+impl fmt::Display for RemovalProgress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seen, cleaned, failed } = self;
         write!(f, "{seen} Nodes looked at, {cleaned} cleaned up")?;
@@ -63,10 +63,11 @@ impl fmt::Display for Progress {
 pub async fn from_all(
     nodes: &Api<Node>,
     mut removed: impl FnMut(&str, &Removed),
-    mut progress: impl FnMut(&Progress),
+    mut progress: impl FnMut(&RemovalProgress),
 ) -> Result<()> {
     loop {
-        let (mut pass, mut first_error, mut page) = (Progress::default(), None, ListParams::default().limit(PAGE));
+        let (mut pass, mut first_error, mut page) =
+            (RemovalProgress::default(), None, ListParams::default().limit(PAGE));
         loop {
             let listed = match nodes.list(&page).await {
                 Ok(listed) => listed,
@@ -273,11 +274,13 @@ mod tests {
     }
 
     /// Removes what is ours from all Nodes; from how many, and the last progress.
-    async fn remove_from_all(cluster: &Arc<Mutex<Cluster>>) -> (Result<()>, usize, Progress) {
-        let (mut cleaned, mut last, served) = (0, Progress::default(), cluster.clone());
+    async fn remove_from_all(cluster: &Arc<Mutex<Cluster>>) -> (Result<()>, usize, RemovalProgress) {
+        let (mut cleaned, mut last, served) = (0, RemovalProgress::default(), cluster.clone());
         let service = service_fn(move |request| answer(served.clone(), request));
         let removed = |_: &str, removed: &Removed| cleaned += usize::from(removed.conditions == ["KubeletHealthy"]);
-        let progress = |&Progress { seen, cleaned, failed }: &Progress| last = Progress { seen, cleaned, failed };
+        let progress = |&RemovalProgress { seen, cleaned, failed }: &RemovalProgress| {
+            last = RemovalProgress { seen, cleaned, failed }
+        };
         let result = from_all(&Api::all(Client::new(service, "default")), removed, progress).await;
         (result, cleaned, last)
     }
@@ -286,7 +289,7 @@ mod tests {
     async fn what_is_ours_is_removed_from_every_node_that_has_some_and_a_second_run_writes_nothing() {
         let cluster = Cluster::new(0, 0);
         let (result, cleaned, last) = remove_from_all(&cluster).await;
-        assert_eq!((result.unwrap(), cleaned, last), ((), 30, Progress { seen: 60, cleaned: 30, failed: 0 }));
+        assert_eq!((result.unwrap(), cleaned, last), ((), 30, RemovalProgress { seen: 60, cleaned: 30, failed: 0 }));
         let most = cluster.lock().unwrap().most_at_a_time;
         assert!((2..=PARALLEL).contains(&most), "{most} at a time");
         assert_eq!(remove_from_all(&cluster).await.1, 0);
@@ -297,7 +300,7 @@ mod tests {
     async fn a_node_whose_write_fails_is_tried_again_and_holds_up_no_other() {
         let cluster = Cluster::new(5, 429);
         let (result, cleaned, last) = remove_from_all(&cluster).await;
-        assert_eq!((result.unwrap(), cleaned, last), ((), 30, Progress { seen: 60, cleaned: 5, failed: 0 }));
+        assert_eq!((result.unwrap(), cleaned, last), ((), 30, RemovalProgress { seen: 60, cleaned: 5, failed: 0 }));
         let cluster = Cluster::new(usize::MAX, 403);
         let error = format!("{:#}", remove_from_all(&cluster).await.0.unwrap_err());
         assert!(error.starts_with("Node n") && error.contains("403"), "{error}");

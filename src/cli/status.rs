@@ -12,7 +12,7 @@ use clap::{Arg, Command};
 use jiff::Timestamp;
 
 use super::{BAD, GOOD, Output, UNKNOWN, complain, is_colored, print};
-use crate::condition::{ConditionType, Status as ConditionStatus};
+use crate::condition::{ConditionType, Status};
 use crate::host::clock;
 use crate::host::pause::Pause;
 use crate::report::status::{self as report, ConditionReport, Publishing, StatusReport, TroubleReport};
@@ -28,7 +28,7 @@ const CLEAR: &str = "\x1b[H\x1b[J";
 ///
 /// Exit code: 0 every condition is healthy, 1 a condition shows a problem, 2 none shows a problem and one is Unknown, or the agent is not running.
 #[derive(Debug, clap::Args)]
-pub struct Status {
+pub struct StatusCommand {
     /// Show only this condition
     #[arg(value_parser = ConditionName)]
     condition: Option<String>,
@@ -57,7 +57,7 @@ impl TypedValueParser for ConditionName {
     }
 }
 
-impl Status {
+impl StatusCommand {
     pub fn run(self) -> anyhow::Result<u8> {
         if self.watch {
             return self.watch();
@@ -130,10 +130,10 @@ fn not_running(why: &str) -> String {
 }
 
 /// The exit code for conditions: the status of each, and whether it shows a problem.
-pub fn exit_code(conditions: impl Iterator<Item = (ConditionStatus, bool)>) -> u8 {
+pub fn exit_code(conditions: impl Iterator<Item = (Status, bool)>) -> u8 {
     let code = |(status, is_problem)| match status {
         _ if is_problem => (2, BAD),
-        ConditionStatus::Unknown => (1, UNKNOWN),
+        Status::Unknown => (1, UNKNOWN),
         _ => (0, GOOD),
     };
     conditions.map(code).max().map_or(UNKNOWN, |(_, code)| code)
@@ -152,9 +152,9 @@ fn text(report: &StatusReport, now: Timestamp, colored: bool) -> String {
 }
 
 /// The terminal's red for a problem and its yellow for Unknown.
-pub const fn color(status: ConditionStatus, is_problem: bool) -> &'static str {
+pub const fn color(status: Status, is_problem: bool) -> &'static str {
     match status {
-        ConditionStatus::Unknown => "\x1b[33m",
+        Status::Unknown => "\x1b[33m",
         _ if is_problem => "\x1b[31m",
         _ => "",
     }
@@ -195,14 +195,14 @@ fn remarks(report: &StatusReport, now: Timestamp) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn report(statuses: &[ConditionStatus]) -> StatusReport {
-        let condition = |status: &ConditionStatus| ConditionReport {
+    fn report(statuses: &[Status]) -> StatusReport {
+        let condition = |status: &Status| ConditionReport {
             kind: "KubeletHealthy".into(),
             status: *status,
             reason: "KubeletCrashed".into(),
             message: "the kubelet was ended by SIGKILL".into(),
             since: "2026-01-01T00:00:00Z".parse().unwrap(),
-            is_problem: *status == ConditionStatus::False,
+            is_problem: *status == Status::False,
         };
         StatusReport {
             version: 1,
@@ -221,14 +221,14 @@ mod tests {
 
     #[test]
     fn the_exit_code_is_that_of_the_worst_condition() {
-        use ConditionStatus::{False, True, Unknown};
+        use Status::{False, True, Unknown};
         let code = |statuses: &[_]| exit_code(report(statuses).conditions.iter().map(ConditionReport::state));
         assert_eq!([code(&[True, True]), code(&[Unknown, False]), code(&[True, Unknown]), code(&[])], [0, 1, 2, 2]);
     }
 
     #[test]
     fn the_table_is_followed_by_the_pause_and_by_problems_of_nodevigil() {
-        let mut report = report(&[ConditionStatus::False]);
+        let mut report = report(&[Status::False]);
         let now = "2026-01-01T00:01:05Z".parse().unwrap();
         let table = "\
 TYPE             STATUS   REASON           AGE    MESSAGE

@@ -94,13 +94,13 @@ pub fn adds(name: &str) -> bool {
 
 /// Under which names conditions are written on the Node.
 #[derive(Debug, Clone, Copy)]
-pub struct Names {
+pub struct ConditionNames {
     pub profile: Profile,
     /// Whether nodevigil's own names are left out. Without a profile they never are.
     pub profile_only: bool,
 }
 
-impl Names {
+impl ConditionNames {
     /// The profile's types, and their status while there is a problem.
     const fn types(self) -> (&'static [ProfileType], Status) {
         match self.profile {
@@ -179,8 +179,8 @@ mod tests {
         reasons.iter().map(|reason| condition(*reason, reason.spec().condition.unwrap_or(KubeletHealthy))).collect()
     }
 
-    const fn alongside(profile: Profile) -> Names {
-        Names { profile, profile_only: false }
+    const fn alongside(profile: Profile) -> ConditionNames {
+        ConditionNames { profile, profile_only: false }
     }
 
     /// Name, status and reason of what the profile adds for conditions with these reasons.
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn in_place_of_the_native_names_those_of_the_profile_stay_until_they_are_known() {
-        let only = |profile| Names { profile, profile_only: true };
+        let only = |profile| ConditionNames { profile, profile_only: true };
         let healthy = [Reason::KubeletIsHealthy, Reason::ContainerRuntimeIsHealthy];
         let names = |published: &[Published]| published.iter().map(|one| one.name).collect::<Vec<_>>();
         let published = only(Profile::Eks).translate(&conditions(&healthy), &[], Uptime::ZERO);

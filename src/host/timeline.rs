@@ -52,7 +52,7 @@ struct Runs {
 
 /// What was seen, how often in succession, and when for the first and the last time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct TimelineEntry {
     pub at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
@@ -113,9 +113,9 @@ impl Timeline {
     }
 
     /// All that is known.
-    pub fn entries(&self, now: Now) -> Vec<Entry> {
+    pub fn entries(&self, now: Now) -> Vec<TimelineEntry> {
         let time = |at| now.wall_at(at);
-        let entry = |noted: &Noted| Entry {
+        let entry = |noted: &Noted| TimelineEntry {
             at: time(noted.first),
             until: (noted.times > 1).then(|| time(noted.last)),
             times: noted.times,

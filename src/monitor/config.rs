@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::{Inputs, Reporter};
 use crate::condition::{ConditionType, Finding, Reason, Uptime, View};
-use crate::files::FileState;
+use crate::files::FileVersion;
 use crate::host::clock::{Timer, next_multiple, uptime};
 use crate::host::kubelet::Watched;
 use crate::host::{blocking, child};
@@ -78,7 +78,7 @@ pub async fn run(inputs: Inputs) {
     timer.at(uptime() + FIRST_AFTER).await;
     loop {
         let files = config.files.clone();
-        let read = move || files.iter().map(|path| FileState::of(path)).collect();
+        let read = move || files.iter().map(|path| FileVersion::of(path)).collect();
         if let Ok(seen) = blocking::run("examining the kubelet's files", FILES_TIMEOUT, read).await {
             config.files_read(seen);
         }
@@ -119,7 +119,7 @@ struct Config {
     failing_since: Option<Uptime>,
     /// The files of the last answer, and the state of each when it was last examined.
     files: Vec<PathBuf>,
-    seen: Option<Vec<FileState>>,
+    seen: Option<Vec<FileVersion>>,
     /// Whether one of them has changed since the last check.
     has_changed: bool,
     view: Option<View>,
@@ -151,7 +151,7 @@ impl Config {
         self.found_since.keys().any(|(rule, _)| !is_pending(rule))
     }
 
-    fn files_read(&mut self, seen: Vec<FileState>) {
+    fn files_read(&mut self, seen: Vec<FileVersion>) {
         self.has_changed |= self.seen.as_ref().is_some_and(|before| *before != seen);
         self.seen = Some(seen);
     }
@@ -288,7 +288,7 @@ mod tests {
     fn a_changed_file_is_checked_a_minute_after_the_last_check() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("kubelet");
-        let read = |config: &mut Config| config.files_read(vec![FileState::of(&path)]);
+        let read = |config: &mut Config| config.files_read(vec![FileVersion::of(&path)]);
         let mut config = Config::default();
         config.checked(Ok(answer(&[])), Some(1), at(0));
         read(&mut config);

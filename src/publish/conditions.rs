@@ -21,7 +21,7 @@ use super::observed::ObservedNode;
 use super::pacing::{Backoff, Budget};
 use super::step::{Request, Step};
 use super::taints::Tainter;
-use crate::condition::profile::Names;
+use crate::condition::profile::ConditionNames;
 use crate::condition::{Condition, ConditionType, Desired, Published, Status, Uptime};
 use crate::facts::{NodeFacts, ObservedCondition};
 use crate::host::clock::{Now, ServerTime};
@@ -52,7 +52,7 @@ pub struct Reconciler {
 struct Sender {
     /// The uid of the Node that `types` and `heartbeat_at` are about.
     uid: String,
-    names: Names,
+    names: ConditionNames,
     types: BTreeMap<&'static str, TypeState>,
     tainter: Tainter,
     /// Whether a request without an answer may have been carried out.
@@ -118,7 +118,7 @@ impl Default for TypeState {
 
 impl Reconciler {
     /// Nothing is known of the Node yet.
-    pub fn new(taints: &TaintSettings, names: Names) -> Self {
+    pub fn new(taints: &TaintSettings, names: ConditionNames) -> Self {
         let sender = Sender {
             uid: String::new(),
             names,

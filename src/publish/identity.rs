@@ -11,7 +11,7 @@ use kube::Config;
 use kube::config::{AuthInfo, Kubeconfig, KubeconfigError};
 use secrecy::ExposeSecret;
 
-use crate::files::{self, FileState};
+use crate::files::{self, FileVersion};
 use crate::host::subject::Subject;
 
 /// The kubeconfig of nodevigil's own identity, if the settings name no other.
@@ -23,13 +23,13 @@ const MAX_CREDENTIAL_BYTES: u64 = 1 << 20;
 
 /// Where a credential comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
+pub enum CredentialSource {
     Kubeconfig(PathBuf),
     /// The service account of the pod in which nodevigil runs.
     InCluster,
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for CredentialSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Kubeconfig(path) => write!(f, "kubeconfig {}", path.display()),
@@ -41,40 +41,40 @@ impl fmt::Display for Source {
 /// A credential that has been read, and the state of the files that it was read from.
 #[derive(Debug)]
 pub struct Identity {
-    pub source: Source,
+    pub source: CredentialSource,
     pub config: Config,
-    pub files: Vec<FileState>,
+    pub files: Vec<FileVersion>,
 }
 
 /// The identity to use: the settings' kubeconfig, [`OWN_KUBECONFIG`], the pod's service account, the kubelet's kubeconfig. None if there
 /// is none of them.
-pub fn choose(settings: Option<&Path>, own: &Path, kubelet: Option<&Path>) -> Option<Source> {
+pub fn choose(settings: Option<&Path>, own: &Path, kubelet: Option<&Path>) -> Option<CredentialSource> {
     let in_cluster =
         || std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() && exists(Path::new(SERVICE_ACCOUNT_TOKEN));
     if let Some(path) = settings {
         // It counts even if it is missing: it was asked for.
-        Some(Source::Kubeconfig(path.to_owned()))
+        Some(CredentialSource::Kubeconfig(path.to_owned()))
     } else if exists(own) {
-        Some(Source::Kubeconfig(own.to_owned()))
+        Some(CredentialSource::Kubeconfig(own.to_owned()))
     } else if in_cluster() {
-        Some(Source::InCluster)
+        Some(CredentialSource::InCluster)
     } else {
-        kubelet.filter(|path| exists(path)).map(|path| Source::Kubeconfig(path.to_owned()))
+        kubelet.filter(|path| exists(path)).map(|path| CredentialSource::Kubeconfig(path.to_owned()))
     }
 }
 
 /// Reads the credential.
-pub fn read(source: Source) -> Result<Identity> {
+pub fn read(source: CredentialSource) -> Result<Identity> {
     let read = match &source {
-        Source::Kubeconfig(path) => read_kubeconfig(path),
+        CredentialSource::Kubeconfig(path) => read_kubeconfig(path),
         // kube itself reads the token again each minute; one that was refused is tried again at once when it has changed.
-        Source::InCluster => {
+        CredentialSource::InCluster => {
             Config::incluster().map(|config| (config, vec![SERVICE_ACCOUNT_TOKEN.into()])).map_err(anyhow::Error::new)
         }
     };
     let (mut config, paths) = read.with_context(|| source.to_string())?;
     config.proxy_url = None; // kube may have taken one from the environment
-    let files = paths.iter().map(|path| FileState::of(path)).collect();
+    let files = paths.iter().map(|path| FileVersion::of(path)).collect();
     Ok(Identity { source, config, files })
 }
 
@@ -147,12 +147,16 @@ mod tests {
         let missing = dir.path().join("missing");
         assert_eq!(choose(None, &own, Some(&kubelet)), None);
         fs::write(&kubelet, "").unwrap();
-        assert_eq!(choose(None, &own, Some(&kubelet)), Some(Source::Kubeconfig(kubelet.clone())));
+        assert_eq!(choose(None, &own, Some(&kubelet)), Some(CredentialSource::Kubeconfig(kubelet.clone())));
         symlink("nowhere", &own).unwrap();
-        assert_eq!(choose(None, &own, Some(&kubelet)), Some(Source::Kubeconfig(own.clone())), "broken, and there");
+        assert_eq!(
+            choose(None, &own, Some(&kubelet)),
+            Some(CredentialSource::Kubeconfig(own.clone())),
+            "broken, and there"
+        );
         assert_eq!(
             choose(Some(&missing), &own, Some(&kubelet)),
-            Some(Source::Kubeconfig(missing)),
+            Some(CredentialSource::Kubeconfig(missing)),
             "asked for by name"
         );
     }

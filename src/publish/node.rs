@@ -31,7 +31,7 @@ const READ_MISSING_EVERY: Duration = Duration::from_secs(15);
 const MISSING_FOR: Duration = Duration::from_secs(30);
 
 /// The Node of one name, with one client.
-struct Publishing<'a> {
+struct NodePublisher<'a> {
     nodes: Api<Node>,
     name: &'a str,
     api: &'a ApiConnection,
@@ -51,7 +51,7 @@ pub async fn publish_conditions(
     reconciler: &mut Reconciler,
     desired: &mut watch::Receiver<Desired>,
 ) -> Infallible {
-    let mut node = Publishing::new(client, name, api, reconciler);
+    let mut node = NodePublisher::new(client, name, api, reconciler);
     loop {
         // Events that have arrived come first: the next request should not be based on an older Node.
         while let Some(Some(event)) = node.watched.next().now_or_never() {
@@ -74,7 +74,7 @@ pub async fn publish_conditions(
     }
 }
 
-impl<'a> Publishing<'a> {
+impl<'a> NodePublisher<'a> {
     fn new(client: Client, name: &'a str, api: &'a ApiConnection, reconciler: &'a mut Reconciler) -> Self {
         let (nodes, watching) = (Api::all(client), Backoff::new(LONGEST_DELAY));
         let watched = stream::pending().boxed();
@@ -321,7 +321,7 @@ mod tests {
         let api =
             ApiConnection::new(watch::Sender::new(ApiFacts::default()), RequestCounts::default(), troubles.clone());
         let mut reconciler = Reconciler::new(&TaintSettings::default(), KubernetesSettings::default().names());
-        let mut node = Publishing::new(server(mpsc::unbounded_channel().0), "n1", &api, &mut reconciler);
+        let mut node = NodePublisher::new(server(mpsc::unbounded_channel().0), "n1", &api, &mut reconciler);
         let (now, secs) = (uptime(), Duration::from_secs);
         node.saw(false, now);
         node.saw(false, now + secs(29));

@@ -11,11 +11,11 @@ use tokio::sync::watch;
 use super::clock::sleep_until;
 use super::connection::{self, ApiConnection};
 use super::exec;
-use super::identity::{self, OWN_KUBECONFIG, Source};
+use super::identity::{self, CredentialSource, OWN_KUBECONFIG};
 use super::node::changed;
 use crate::condition::Uptime;
 use crate::facts::{ApiFacts, RequestCounts};
-use crate::files::FileState;
+use crate::files::FileVersion;
 use crate::host::blocking;
 use crate::host::clock::{Now, ServerTime, Timer, next_multiple, uptime};
 use crate::host::kubelet::KubeletFacts;
@@ -44,8 +44,8 @@ pub struct Session {
     pub node_name: String,
     /// Whether the name is the kubelet's, because neither the settings nor the credential say it.
     is_kubelets_name: bool,
-    pub source: Source,
-    files: Vec<FileState>,
+    pub source: CredentialSource,
+    files: Vec<FileVersion>,
     subject: Subject,
     built_at: Uptime,
     /// When an exec plugin is asked for the next credential.
@@ -114,14 +114,17 @@ fn unobserved() -> ApiConnection {
 /// # Errors
 /// When it cannot be used.
 pub async fn connect_with(kubeconfig: PathBuf, node: &str) -> Result<Client> {
-    let (node, read) = (node.to_owned(), read_files(|| identity::read(Source::Kubeconfig(kubeconfig))));
+    let (node, read) = (node.to_owned(), read_files(|| identity::read(CredentialSource::Kubeconfig(kubeconfig))));
     let mut config = read.await??.config;
     exec::ask(&mut config.auth_info).await?;
     Ok(read_files(move || unobserved().connect(config, &node)).await??)
 }
 
 /// Everything that determines the identity. It belongs in [`read_files`].
-fn choice(settings: &KubernetesSettings, kubelet: Option<PathBuf>) -> impl FnOnce() -> Option<Source> + Send + 'static {
+fn choice(
+    settings: &KubernetesSettings,
+    kubelet: Option<PathBuf>,
+) -> impl FnOnce() -> Option<CredentialSource> + Send + 'static {
     let settings = settings.kubeconfig.clone();
     move || identity::choose(settings.as_deref(), Path::new(OWN_KUBECONFIG), kubelet.as_deref())
 }
@@ -129,8 +132,8 @@ fn choice(settings: &KubernetesSettings, kubelet: Option<PathBuf>) -> impl FnOnc
 /// Sets or ends the trouble that the credential ends soon. That of a kubelet, a pod and an exec plugin is renewed by itself.
 fn check_end(session: &Session, kubelet: Option<&Path>, api: &ApiConnection) {
     let is_renewed = match &session.source {
-        Source::Kubeconfig(path) => session.renew_at.is_some() || kubelet == Some(path),
-        Source::InCluster => true,
+        CredentialSource::Kubeconfig(path) => session.renew_at.is_some() || kubelet == Some(path),
+        CredentialSource::InCluster => true,
     };
     let now = api.facts.borrow().server_clock.map(|clock| clock.at(uptime()));
     let until = session.subject.until.filter(|_| !is_renewed).zip(now);
@@ -165,7 +168,7 @@ pub async fn outdated(
         }
         let choose = choice(settings, kubeconfig.flatten());
         let (source, files) = (session.source.clone(), session.files.clone());
-        let is_outdated = read_files(move || choose() != Some(source) || files.iter().any(FileState::has_changed));
+        let is_outdated = read_files(move || choose() != Some(source) || files.iter().any(FileVersion::has_changed));
         // If the files cannot be read in time, the client that works stays.
         if matches!(is_outdated.await, Ok(true)) {
             return;
@@ -218,7 +221,7 @@ mod tests {
             config: Config::new("http://127.0.0.1".parse().unwrap()),
             node_name: "n1".into(),
             is_kubelets_name: false,
-            source: Source::InCluster,
+            source: CredentialSource::InCluster,
             files: vec![],
             subject: Subject::default(),
             built_at: uptime(),
@@ -246,7 +249,7 @@ mod tests {
             config: Config::new("http://127.0.0.1".parse().unwrap()),
             node_name: "n1".into(),
             is_kubelets_name: false,
-            source: Source::Kubeconfig("/etc/nodevigil/kubeconfig".into()),
+            source: CredentialSource::Kubeconfig("/etc/nodevigil/kubeconfig".into()),
             files: vec![],
             subject: Subject { node: None, until: Some("2027-01-29T00:00:00Z".parse().unwrap()) },
             built_at: uptime(),

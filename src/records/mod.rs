@@ -20,7 +20,7 @@ use serde_json::Value;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::sleep;
 
-use self::names::Names;
+use self::names::RecordNames;
 use self::record::{ConditionPart, Record};
 use crate::condition::Condition;
 use crate::host::clock::{Now, uptime};
@@ -43,7 +43,7 @@ const WAITING: usize = 8;
 /// Names the records of problems, and begins them.
 #[derive(Debug)]
 pub struct Recorder {
-    pub names: Names,
+    pub names: RecordNames,
     timeline: Timeline,
     records: mpsc::Sender<Record>,
     /// How the boot before this one ended, once that is known.
@@ -58,7 +58,7 @@ impl Recorder {
         troubles: Troubles,
     ) -> (Self, impl Future<Output = Infallible>) {
         let (records, received) = mpsc::channel(WAITING);
-        let recorder = Self { names: Names::new(settings.enabled), timeline, records, last_boot: None };
+        let recorder = Self { names: RecordNames::new(settings.enabled), timeline, records, last_boot: None };
         (recorder, run(settings, received, troubles))
     }
 

@@ -30,7 +30,7 @@ const BEFORE_NAME: &str = "; record ";
 const MAX_MESSAGE_BYTES: usize = 960;
 
 #[derive(Debug)]
-pub struct Names {
+pub struct RecordNames {
     is_enabled: bool,
     /// The last record of each condition and reason, and when it was begun.
     known: BTreeMap<(ConditionType, String), (String, Uptime)>,
@@ -40,7 +40,7 @@ pub struct Names {
     pub new: Vec<(String, ConditionType)>,
 }
 
-impl Names {
+impl RecordNames {
     pub fn new(is_enabled: bool) -> Self {
         Self { is_enabled, known: BTreeMap::new(), begun: VecDeque::new(), new: Vec::new() }
     }
@@ -135,7 +135,7 @@ mod tests {
     }
 
     /// What is shown after `before`, and the records that are begun.
-    fn shown(names: &mut Names, before: &[Condition], reason: Reason, secs: u64) -> (Vec<Condition>, usize) {
+    fn shown(names: &mut RecordNames, before: &[Condition], reason: Reason, secs: u64) -> (Vec<Condition>, usize) {
         let mut conditions = vec![condition(reason, "m")];
         names.add(before, &mut conditions, now(secs));
         (conditions, std::mem::take(&mut names.new).len())
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_problem_keeps_its_record_while_it_is_shown_and_gets_none_of_its_own_within_five_minutes() {
-        let mut names = Names::new(true);
+        let mut names = RecordNames::new(true);
         let (healthy, _) = shown(&mut names, &[], Reason::KubeletIsHealthy, 0);
         assert_eq!(healthy[0].message, "m");
         let (crashed, begun) = shown(&mut names, &healthy, Reason::KubeletCrashed, 1);
@@ -171,14 +171,14 @@ mod tests {
 
     #[test]
     fn a_restarted_agent_keeps_the_name() {
-        let mut names = Names::new(true);
+        let mut names = RecordNames::new(true);
         let before = condition(Reason::KubeletCrashed, "m; record 20261128t184502z-kubelet-crashed");
         names.adopt(&before, Uptime::from_secs(1));
         let (crashed, begun) = shown(&mut names, &[], Reason::KubeletCrashed, 2);
         assert_eq!((crashed[0].message.as_str(), begun), (before.message.as_str(), 0));
         // What the Node shows is adopted as it is.
         let mut adopted = vec![before.clone()];
-        Names::new(true).add(std::slice::from_ref(&before), &mut adopted, now(1));
+        RecordNames::new(true).add(std::slice::from_ref(&before), &mut adopted, now(1));
         assert_eq!(adopted, [before]);
     }
 
@@ -193,8 +193,8 @@ mod tests {
 
     #[test]
     fn an_hour_has_twenty_records_and_none_if_they_are_disabled() {
-        let mut names = Names::new(true);
-        let begun = |names: &mut Names, secs| shown(names, &[], Reason::KubeletCrashed, secs).1;
+        let mut names = RecordNames::new(true);
+        let begun = |names: &mut RecordNames, secs| shown(names, &[], Reason::KubeletCrashed, secs).1;
         let count: usize = (0..25)
             .map(|_| {
                 names.known.clear();
@@ -209,6 +209,6 @@ mod tests {
         assert_eq!(lasts[0].message, "m", "not the record of an earlier problem");
         names.known.clear();
         assert_eq!((count, begun(&mut names, 3601)), (20, 1));
-        assert_eq!(shown(&mut Names::new(false), &[], Reason::KubeletCrashed, 1).1, 0);
+        assert_eq!(shown(&mut RecordNames::new(false), &[], Reason::KubeletCrashed, 1).1, 0);
     }
 }

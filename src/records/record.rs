@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::condition::{Condition, Status};
-use crate::host::timeline::{Entry, UnitRun};
+use crate::host::timeline::{TimelineEntry, UnitRun};
 
 /// The format's version. It changes when a field is removed or changes its meaning, not when one is added.
 const VERSION: u32 = 1;
@@ -27,7 +27,7 @@ pub struct Record {
     /// The problem, and all conditions at that time.
     pub condition: ConditionPart,
     pub conditions: Vec<ConditionPart>,
-    pub timeline: Vec<Entry>,
+    pub timeline: Vec<TimelineEntry>,
     pub units: Vec<UnitRun>,
     /// What was read of the host, by part.
     #[serde(default)]

@@ -20,7 +20,7 @@ pub use load::*;
 pub use rule::RuleName;
 pub use values::{NodeIp, ProviderId, Secs, SocketUrl, UploadUrl};
 
-use crate::condition::profile::{Names, Profile};
+use crate::condition::profile::{ConditionNames, Profile};
 use crate::condition::{Reason, ShownAs};
 
 /// All settings, each with its default.
@@ -100,8 +100,8 @@ pub struct KubernetesSettings {
 
 impl KubernetesSettings {
     /// Under which names conditions are written.
-    pub const fn names(&self) -> Names {
-        Names { profile: self.profile, profile_only: self.profile_only }
+    pub const fn names(&self) -> ConditionNames {
+        ConditionNames { profile: self.profile, profile_only: self.profile_only }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::condition::profile::{Names, Profile};
+use crate::condition::profile::{ConditionNames, Profile};
 use crate::condition::{Condition, ConditionType, Published, Reason, Status, Uptime};
 
 /// A rule by which a controller acts on a condition of a Node.
@@ -57,7 +57,7 @@ fn shown(kind: ConditionType, reason: Reason) -> Condition {
 
 /// Which rules act by which reasons, when each condition in turn has each of its reasons and the others are healthy.
 fn acts(profile: Profile, rules: &[Rule]) -> BTreeSet<(&'static str, &'static str)> {
-    let (names, mut acts) = (Names { profile, profile_only: false }, BTreeSet::new());
+    let (names, mut acts) = (ConditionNames { profile, profile_only: false }, BTreeSet::new());
     for kind in ConditionType::ALL {
         for reason in Reason::ALL.iter().filter(|reason| reason.spec().condition.is_none_or(|of| of == *kind)) {
             let of = |one: &ConditionType| if one == kind { *reason } else { Reason::healthy(*one) };

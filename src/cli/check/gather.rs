@@ -70,15 +70,15 @@ pub struct Gathered {
 /// The file of `--facts`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Facts {
+struct FactsFile {
     cluster: Option<ClusterFacts>,
     cloud: Option<CloudFacts>,
-    host: HostFacts,
+    host: FactsAboutHost,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
-struct HostFacts {
+struct FactsAboutHost {
     hostname: Option<String>,
     kubelet_version: Option<String>,
     runtime_version: Option<String>,
@@ -101,7 +101,7 @@ impl Given {
     }
 
     pub fn gather(&self, tree: &HostTree, settings: &Settings) -> anyhow::Result<Gathered> {
-        let Facts { cluster, cloud, host } = self.facts.as_deref().map(read_facts).transpose()?.unwrap_or_default();
+        let FactsFile { cluster, cloud, host } = self.facts.as_deref().map(read_facts).transpose()?.unwrap_or_default();
         let own_name = || tree.is_this_host().then(host_name);
         let hostname = self.hostname.clone().or(host.hostname).or_else(own_name);
         let version = host.kubelet_version.as_deref().map(str::parse::<Version>).transpose()?;
@@ -148,7 +148,7 @@ pub fn has_run(tree: &dyn Tree, snapshot: &Snapshot) -> bool {
     STATE.iter().any(|file| tree.lstat(&root.join(file)).is_ok())
 }
 
-fn read_facts(path: &Path) -> anyhow::Result<Facts> {
+fn read_facts(path: &Path) -> anyhow::Result<FactsFile> {
     let shown = || format!("--facts {}", path.display());
     let text = files::read(path, MAX_FACTS_BYTES).with_context(shown)?;
     serde_json::from_str(&text).with_context(shown)

@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::message;
 use crate::condition::{Finding, Reason, Uptime, View};
 use crate::host::memory::Reading;
-use crate::host::oom::{self, OomKill};
+use crate::host::oom::{OomKill, OomScope};
 
 /// Little is available below this part of the memory and below so many bytes.
 const LITTLE_OF_TOTAL: u64 = 4;
@@ -68,7 +68,7 @@ impl Memory {
     /// available.
     pub fn oom_killed(&mut self, kill: &OomKill, at: Uptime) {
         let mut lately = self.readings.iter().rev().take_while(|reading| at - reading.at <= LITTLE_LATELY);
-        if kill.memory == oom::Memory::Host && lately.any(is_little) {
+        if kill.memory == OomScope::Host && lately.any(is_little) {
             self.runs_out = Some(RunsOut { at, message: message::oom_killed(kill) });
         }
     }

@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 
 use super::upgrade::Upgrade;
 use crate::condition::Uptime;
-use crate::host::oom::{Memory, OomKill};
+use crate::host::oom::{OomKill, OomScope};
 use crate::host::process::{Cgroup, Holder};
 use crate::host::systemd::{LastProcess, UnitState};
 
@@ -257,10 +257,10 @@ impl Ended {
             }
             OomEvidence::Result => format!("Result=oom-kill of {unit}"),
             OomEvidence::Record(kill) => match &kill.memory {
-                Memory::Host => "the host was out of memory".to_owned(),
-                Memory::Limit(Some(path)) if path.ends_with(&format!("/{unit}")) => format!("limit of {unit}"),
-                Memory::Limit(Some(path)) => format!("limit of {path}"),
-                Memory::Limit(None) => "limit of its cgroup".to_owned(),
+                OomScope::Host => "the host was out of memory".to_owned(),
+                OomScope::Limit(Some(path)) if path.ends_with(&format!("/{unit}")) => format!("limit of {unit}"),
+                OomScope::Limit(Some(path)) => format!("limit of {path}"),
+                OomScope::Limit(None) => "limit of its cgroup".to_owned(),
             },
         };
         Some(format!("was OOM-killed (pid {}, {memory})", self.run.pid))
@@ -388,7 +388,7 @@ mod tests {
             pid,
             name: name.into(),
             cgroup: cgroup.map(str::to_owned),
-            memory: Memory::Host,
+            memory: OomScope::Host,
         };
         let own = Some("/ns/system.slice/kubelet.service");
         assert!(!ended.is_killed_by(&kill(812, "kubelet", None)), "another process has this pid on the host");
@@ -402,7 +402,7 @@ mod tests {
         );
         ended.run.cgroup = None;
         assert!(ended.is_killed_by(&kill(812, "kubelet", None)));
-        let limit = Memory::Limit(Some("/ns/system.slice/kubelet.service".into()));
+        let limit = OomScope::Limit(Some("/ns/system.slice/kubelet.service".into()));
         ended.oom = Some(OomEvidence::Record(OomKill { memory: limit, ..kill(4711, "kubelet", own) }));
         let killed = ended.oom_killed("kubelet.service");
         assert_eq!(killed.as_deref(), Some("was OOM-killed (pid 812, limit of kubelet.service)"));

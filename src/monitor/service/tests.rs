@@ -7,7 +7,7 @@ use super::ended::Run;
 use super::follow::ServiceEvent;
 use super::judgement::Judgement;
 use crate::condition::{ConditionType, Reason, Status, Uptime, View};
-use crate::host::oom::{Memory, OomKill};
+use crate::host::oom::{OomKill, OomScope};
 use crate::host::process::{Cgroup, ProcessId};
 use crate::host::systemd::{BusEvent, Dependency, JobKind, LastProcess, UnitState};
 
@@ -522,12 +522,12 @@ fn while_systemd_cannot_be_asked_an_end_is_unexplained_but_for_an_oom_kill() {
 
     let mut killed = Story::healthy();
     killed.see(ServiceEvent::Bus(BusEvent::Lost));
-    killed.see(ServiceEvent::OomKill(oom_kill(Memory::Host)));
+    killed.see(ServiceEvent::OomKill(oom_kill(OomScope::Host)));
     killed.see(ServiceEvent::Exited(812));
     killed.is("was OOM-killed (pid 812, the host was out of memory)");
 }
 
-fn oom_kill(memory: Memory) -> OomKill {
+fn oom_kill(memory: OomScope) -> OomKill {
     let cgroup = Some("/node/system.slice/kubelet.service".to_owned());
     OomKill { pid: 4711, name: "kubelet".into(), cgroup, memory }
 }
@@ -535,7 +535,7 @@ fn oom_kill(memory: Memory) -> OomKill {
 #[test]
 fn an_oom_kill_is_attributed_before_and_after_the_end_and_not_long_before() {
     let kill = || {
-        let limit = Memory::Limit(Some("/node/system.slice/kubelet.service".into()));
+        let limit = OomScope::Limit(Some("/node/system.slice/kubelet.service".into()));
         ServiceEvent::OomKill(oom_kill(limit))
     };
     let killed = "was OOM-killed (pid 812, limit of kubelet.service)";

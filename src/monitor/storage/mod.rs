@@ -27,7 +27,7 @@ use crate::host::mounts::{self, Mount};
 const FACTS_WAIT: Duration = Duration::from_secs(2);
 
 /// The thread and the step of a probe that runs; none until it has begun.
-type Running = Option<(i32, Step)>;
+type ProbeThread = Option<(i32, Step)>;
 
 /// Monitors until the channel of reports is closed.
 pub async fn run(inputs: Inputs) {
@@ -39,7 +39,7 @@ pub async fn run(inputs: Inputs) {
     // Readings and probes run outside the loop: a dead disk must not stop reports.
     let (mut readings, mut probes) = (JoinSet::new(), JoinSet::new());
     let (sender, mut events) = mpsc::unbounded_channel();
-    let (mut running, timer) = (BTreeMap::<PathBuf, Running>::new(), Timer::new());
+    let (mut running, timer) = (BTreeMap::<PathBuf, ProbeThread>::new(), Timer::new());
     loop {
         let due = storage.next_reading.min(reporter.due_at(uptime()));
         tokio::select! {
@@ -85,10 +85,10 @@ pub async fn run(inputs: Inputs) {
 }
 
 /// Reads the kubelet's mounts, because in the agent's own sandbox all are read-only, and the state of overdue probes.
-fn read(kubelet: Option<i32>, overdue: Vec<(Running, PathBuf, Option<Mount>)>) -> Reading {
+fn read(kubelet: Option<i32>, overdue: Vec<(ProbeThread, PathBuf, Option<Mount>)>) -> Reading {
     let kubelets = kubelet.and_then(|pid| mounts::read(pid).ok());
     let kubelet_runs = kubelets.is_some();
-    let wait = |running: Running, mount: Option<Mount>| {
+    let wait = |running: ProbeThread, mount: Option<Mount>| {
         let (tid, step) = running?;
         let switches = disk::uninterruptible_wait(tid)?;
         Some(Wait { step, switches, requests: mount.as_ref().and_then(disk::requests) })

@@ -9,7 +9,7 @@ use super::*;
 use crate::condition::Reason;
 use crate::condition::profile::Profile;
 
-const NATIVE: Names = Names { profile: Profile::Native, profile_only: false };
+const NATIVE: ConditionNames = ConditionNames { profile: Profile::Native, profile_only: false };
 
 /// A Node in an API server.
 struct Server {

@@ -1,7 +1,7 @@
 //! docs/reference/conditions.md
 
 use super::{generated, head, repository, row};
-use crate::condition::profile::{Names, Profile};
+use crate::condition::profile::{ConditionNames, Profile};
 use crate::condition::suppression::MAINTENANCE_SIGNALS;
 use crate::condition::{Condition, ConditionType, Published, Reason, ReasonSpec, Uptime};
 use crate::publish::taint_key;
@@ -87,8 +87,8 @@ fn table(kind: Option<ConditionType>) -> String {
     })
 }
 
-const fn alongside(profile: Profile) -> Names {
-    Names { profile, profile_only: false }
+const fn alongside(profile: Profile) -> ConditionNames {
+    ConditionNames { profile, profile_only: false }
 }
 
 /// The conditions that a profile adds to a healthy Node.

@@ -63,7 +63,7 @@ fn an_end_that_nothing_follows_is_a_crash() {
 
 #[test]
 fn an_oom_kill_is_shown_whether_its_record_comes_before_or_after_the_end() {
-    let kill = |pid| OomKill { pid, name: "kubelet".into(), cgroup: None, memory: Memory::Host };
+    let kill = |pid| OomKill { pid, name: "kubelet".into(), cgroup: None, memory: OomScope::Host };
     for comes_first in [true, false] {
         let mut story = Story::with_child();
         if comes_first {
@@ -84,7 +84,7 @@ fn an_oom_kill_is_shown_whether_its_record_comes_before_or_after_the_end() {
 #[test]
 fn an_oom_kill_of_another_program_with_its_pid_is_not_its() {
     let mut story = Story::with_child();
-    let kill = OomKill { pid: 812, name: "java".into(), cgroup: None, memory: Memory::Host };
+    let kill = OomKill { pid: 812, name: "java".into(), cgroup: None, memory: OomScope::Host };
     story.happens(ServiceEvent::OomKill(kill));
     story.ends(812);
     story.keeps_what_is_shown();

@@ -14,7 +14,7 @@ use super::state::{Kubelet, Observation};
 use crate::condition::{ConditionType, Reason, Status, Uptime, View};
 use crate::facts::{ApiFacts, LeaseFacts, NodeFacts, ObservedCondition, Reach, Renewal};
 use crate::host::healthz::Probe;
-use crate::host::oom::{Memory, OomKill};
+use crate::host::oom::{OomKill, OomScope};
 use crate::host::pressure::Pressure;
 use crate::host::process::Sample;
 use crate::host::systemd::{BusEvent, Dependency, JobKind, LastProcess, UnitState};
@@ -208,7 +208,7 @@ fn a_crash_loop_and_the_last_error_are_named() {
 
 #[test]
 fn an_oom_kill_is_reported_with_whose_memory_was_used_up() {
-    let memory = Memory::Limit(Some("/node/system.slice/kubelet.service".into()));
+    let memory = OomScope::Limit(Some("/node/system.slice/kubelet.service".into()));
     let cgroup = Some("/node/system.slice/kubelet.service".to_owned());
     let mut story = Story::healthy();
     story.happens(ServiceEvent::OomKill(OomKill { pid: 4711, name: "kubelet".into(), cgroup, memory }));

@@ -9,7 +9,7 @@ use super::message;
 use super::state::Memory;
 use crate::condition::{Finding, Reason, Uptime, View};
 use crate::host::memory::{Reading, Reclaim};
-use crate::host::oom::{self, OomKill};
+use crate::host::oom::{OomKill, OomScope};
 use crate::host::top::Consumer;
 
 const MIB: u64 = 1 << 20;
@@ -61,7 +61,7 @@ fn running_out() -> Memory {
     observed((0..13).map(|secs| reading(secs, 7500 - 350 * secs)))
 }
 
-fn oom_kill(memory: oom::Memory) -> OomKill {
+fn oom_kill(memory: OomScope) -> OomKill {
     OomKill { pid: 812, name: "java".into(), cgroup: None, memory }
 }
 
@@ -121,10 +121,10 @@ fn an_oom_kill_is_reported_if_it_was_for_the_hosts_memory_and_little_was_availab
     };
     let plenty = || observed((0..13).map(|secs| reading(secs, 9000)));
     let little = || observed((0..13).map(|secs| reading(secs, 1000)));
-    assert_eq!(killed(plenty(), oom::Memory::Host), None, "of a NUMA node, or of a cpuset");
-    assert_eq!(killed(little(), oom::Memory::Limit(Some("/kubepods".into()))), None);
+    assert_eq!(killed(plenty(), OomScope::Host), None, "of a NUMA node, or of a cpuset");
+    assert_eq!(killed(little(), OomScope::Limit(Some("/kubepods".into()))), None);
     let message = "The kernel OOM-killed java (pid 812) because the host had no memory left";
-    assert_eq!(killed(little(), oom::Memory::Host), Some(Finding::new(Reason::MemoryRunsOut, message)));
+    assert_eq!(killed(little(), OomScope::Host), Some(Finding::new(Reason::MemoryRunsOut, message)));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::findings;
 use crate::condition::Uptime;
 use crate::host::memory::{Reading, Reclaim};
-use crate::host::oom::{self, OomKill};
+use crate::host::oom::{OomKill, OomScope};
 use crate::monitor::memory::state::Memory;
 
 const BYTES_PER_MIB: f64 = 1_048_576.0;
@@ -91,7 +91,7 @@ impl Replay {
         let has_killed = self.oom_kills.is_some() && sample.oom_kills > self.oom_kills;
         self.oom_kills = sample.oom_kills.or(self.oom_kills);
         if has_killed && sample.oom_scope.as_deref() != Some("cgroup") {
-            let kill = OomKill { pid: 812, name: "stress".into(), cgroup: None, memory: oom::Memory::Host };
+            let kill = OomKill { pid: 812, name: "stress".into(), cgroup: None, memory: OomScope::Host };
             self.memory.oom_killed(&kill, at);
         }
         // A recorder is never quite on time.
