@@ -349,7 +349,7 @@ mod tests {
     use super::*;
     use crate::condition::suppression::MAINTENANCE_SIGNALS;
     use crate::facts::{NodeFacts, RequestCounts};
-    use crate::host::timeline::Timeline;
+    use crate::timeline::Timeline;
 
     /// An agent that keeps no records, and the transitions that it passes on.
     fn agent() -> (Agent, mpsc::Receiver<Occurrence>) {

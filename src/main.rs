@@ -15,6 +15,7 @@ mod run;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod timeline;
 mod trouble;
 
 fn main() -> std::process::ExitCode {

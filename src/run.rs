@@ -25,7 +25,6 @@ use crate::host::kubelet::{KubeletFacts, Watched};
 use crate::host::notify::notify;
 use crate::host::pod::is_pod;
 use crate::host::systemd::is_service_active;
-use crate::host::timeline::Timeline;
 use crate::host::{blocking, log, memory};
 use crate::monitor::kubelet::Senders;
 use crate::monitor::{self, HungServices, Inputs};
@@ -34,6 +33,7 @@ use crate::records::{Recorder, last_boot};
 use crate::report::metrics::{Metrics, serve};
 use crate::settings::custom::definitions;
 use crate::settings::{self, EXIT_CONFIG, Settings, accepted};
+use crate::timeline::Timeline;
 use crate::trouble::{Trouble, Troubles};
 
 /// `EX_SOFTWARE` of sysexits.h: a task of the agent ended or hangs. systemd starts the agent again.

@@ -7,10 +7,10 @@ use serde_json::{Map, Value, json};
 
 use super::{BAD, GOOD, Output, complain, is_colored, print};
 use crate::host::clock;
-use crate::host::timeline::TimelineEntry;
 use crate::records::record::{ConditionPart, Record};
 use crate::records::store::{self, Kept};
 use crate::report::table;
+use crate::timeline::TimelineEntry;
 
 /// List and show the records of problems
 ///

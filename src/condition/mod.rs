@@ -17,55 +17,57 @@ pub use reasons::Reason;
 pub use suppression::Suppression;
 pub use uptime::Uptime;
 
-/// The condition types that nodevigil owns: its own, and those of the custom checks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum ConditionType {
-    KubeletHealthy,
-    KubeletConfigValid,
-    ContainerRuntimeHealthy,
-    NodeMemoryHealthy,
-    MemoryExhaustionImminent,
-    NodeStorageHealthy,
-    NodeKernelHealthy,
-    NodeGPUHealthy,
-    NodeBootstrapped,
-    #[serde(skip)]
-    Custom(CustomType),
+/// One row for each of nodevigil's own types: its name on the Node, and the end of its taint's key. Pods tolerate a taint by its key, so that
+/// no key ever changes.
+macro_rules! condition_types {
+    ($($name:ident: $taint:literal;)*) => {
+        /// The condition types that nodevigil owns: its own, and those of the custom checks.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub enum ConditionType {
+            $($name,)*
+            #[serde(skip)]
+            Custom(CustomType),
+        }
+
+        impl ConditionType {
+            /// nodevigil's own.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// The type's name on the Node.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => stringify!($name),)*
+                    Self::Custom(custom) => &custom.definition().name,
+                }
+            }
+
+            /// The end of its taint's key.
+            pub fn taint(self) -> String {
+                match self {
+                    $(Self::$name => $taint.to_owned(),)*
+                    Self::Custom(_) => format!("check-{}", self.name().replace('/', "_")),
+                }
+            }
+        }
+    };
+}
+
+condition_types! {
+    KubeletHealthy: "kubelet-unhealthy";
+    KubeletConfigValid: "kubelet-config-invalid";
+    ContainerRuntimeHealthy: "container-runtime-unhealthy";
+    NodeMemoryHealthy: "memory-unhealthy";
+    MemoryExhaustionImminent: "memory-exhaustion-imminent";
+    NodeStorageHealthy: "storage-unhealthy";
+    NodeKernelHealthy: "kernel-unhealthy";
+    NodeGPUHealthy: "gpu-unhealthy";
+    NodeBootstrapped: "not-bootstrapped";
 }
 
 impl ConditionType {
-    /// nodevigil's own.
-    pub const ALL: &[Self] = &[
-        Self::KubeletHealthy,
-        Self::KubeletConfigValid,
-        Self::ContainerRuntimeHealthy,
-        Self::NodeMemoryHealthy,
-        Self::MemoryExhaustionImminent,
-        Self::NodeStorageHealthy,
-        Self::NodeKernelHealthy,
-        Self::NodeGPUHealthy,
-        Self::NodeBootstrapped,
-    ];
-
     /// nodevigil's own, and those of the custom checks.
     pub fn all() -> impl Iterator<Item = Self> {
         Self::ALL.iter().copied().chain(custom::all())
-    }
-
-    /// The type's name on the Node.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::KubeletHealthy => "KubeletHealthy",
-            Self::KubeletConfigValid => "KubeletConfigValid",
-            Self::ContainerRuntimeHealthy => "ContainerRuntimeHealthy",
-            Self::NodeMemoryHealthy => "NodeMemoryHealthy",
-            Self::MemoryExhaustionImminent => "MemoryExhaustionImminent",
-            Self::NodeStorageHealthy => "NodeStorageHealthy",
-            Self::NodeKernelHealthy => "NodeKernelHealthy",
-            Self::NodeGPUHealthy => "NodeGPUHealthy",
-            Self::NodeBootstrapped => "NodeBootstrapped",
-            Self::Custom(custom) => &custom.definition().name,
-        }
     }
 
     /// The status of the condition while there is a problem: `False`, but for a type that names a problem.

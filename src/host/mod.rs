@@ -32,7 +32,6 @@ pub mod program;
 pub mod snapshot;
 pub mod subject;
 pub mod systemd;
-pub mod timeline;
 pub mod top;
 
 use std::io;

@@ -25,8 +25,8 @@ use crate::host::clock::{Now, next_multiple};
 use crate::host::kmsg::KernelLog;
 use crate::host::kubelet::{KubeletFacts, Watched};
 use crate::host::process::ProcessId;
-use crate::host::timeline::Timeline;
 use crate::settings::Settings;
+use crate::timeline::Timeline;
 use crate::trouble::Troubles;
 
 /// Where a monitor sends its present view of a condition: when it changes, and at least every 30 seconds.

@@ -100,21 +100,9 @@ impl Tainter {
     }
 }
 
-/// The key of a condition's taint. Pods tolerate it by this name: it never changes.
+/// The key of a condition's taint.
 pub fn key(kind: ConditionType) -> String {
-    let name = match kind {
-        ConditionType::KubeletHealthy => "kubelet-unhealthy",
-        ConditionType::KubeletConfigValid => "kubelet-config-invalid",
-        ConditionType::ContainerRuntimeHealthy => "container-runtime-unhealthy",
-        ConditionType::NodeMemoryHealthy => "memory-unhealthy",
-        ConditionType::MemoryExhaustionImminent => "memory-exhaustion-imminent",
-        ConditionType::NodeStorageHealthy => "storage-unhealthy",
-        ConditionType::NodeKernelHealthy => "kernel-unhealthy",
-        ConditionType::NodeGPUHealthy => "gpu-unhealthy",
-        ConditionType::NodeBootstrapped => "not-bootstrapped",
-        ConditionType::Custom(_) => return format!("{TAINT_PREFIX}check-{}", kind.name().replace('/', "_")),
-    };
-    format!("{TAINT_PREFIX}{name}")
+    format!("{TAINT_PREFIX}{}", kind.taint())
 }
 
 #[cfg(test)]

@@ -14,8 +14,8 @@ use tokio::time::Instant;
 
 use super::names::is_name;
 use super::store;
-use crate::host::timeline::UnitRun;
 use crate::host::{blocking, child, journal, kmsg, snapshot};
+use crate::timeline::UnitRun;
 
 /// A part that is not there by then is left out: a record is written within five seconds.
 const DEADLINE: Duration = Duration::from_secs(3);

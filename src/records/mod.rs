@@ -24,9 +24,9 @@ use self::names::RecordNames;
 use self::record::{ConditionPart, Record};
 use crate::condition::Condition;
 use crate::host::clock::{Now, uptime};
-use crate::host::timeline::Timeline;
 use crate::host::{blocking, child};
 use crate::settings::RecordSettings;
+use crate::timeline::Timeline;
 use crate::trouble::Troubles;
 
 /// The hidden subcommand that completes a record.

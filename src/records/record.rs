@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::condition::{Condition, Status};
-use crate::host::timeline::{TimelineEntry, UnitRun};
+use crate::timeline::{TimelineEntry, UnitRun};
 
 /// The format's version. It changes when a field is removed or changes its meaning, not when one is added.
 const VERSION: u32 = 1;

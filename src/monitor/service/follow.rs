@@ -14,9 +14,9 @@ use crate::host::clock::{uptime, wall};
 use crate::host::oom::OomKill;
 use crate::host::process::{Cgroup, Process, ProcessId, cgroup};
 use crate::host::systemd::{self, BusEvent, JobKind};
-use crate::host::timeline::Timeline;
 use crate::host::{blocking, packages};
 use crate::monitor::Inputs;
+use crate::timeline::Timeline;
 
 /// A process that cannot be opened is tried again after this time.
 const OPEN_AGAIN_AFTER: Duration = Duration::from_secs(2);

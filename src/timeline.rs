@@ -7,9 +7,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::clock::Now;
-use super::systemd::BusEvent;
 use crate::condition::{ConditionType, Uptime};
+use crate::host::clock::Now;
+use crate::host::systemd::BusEvent;
 
 const KEPT_FOR: Duration = Duration::from_mins(10);
 const MAX_ENTRIES: usize = 200;
