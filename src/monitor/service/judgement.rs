@@ -23,8 +23,8 @@ pub enum Judgement<'a> {
     UnitFailed(String),
     /// An upgrade of packages has stopped it and not started it again, although systemd starts it at boot.
     LeftStopped(String),
-    /// systemd stopped it because another unit failed, which has been back or failed for good for two minutes. Or systemd did not start it
-    /// at boot, because another unit failed two minutes ago. systemd starts such a unit neither then nor by its `Restart=`.
+    /// systemd stopped it because another unit failed, which has been back or failed for good for two minutes. Or it gave a start up for that
+    /// two minutes ago. systemd starts such a unit neither then nor by its `Restart=`.
     StoppedWithDependency(String),
     /// No process is watched, and no fault is known.
     NotFound(String),
@@ -93,6 +93,9 @@ impl Service {
                 if self.unit.active_state == "activating" {
                     return Judgement::Starting(self.starting());
                 }
+                if let Some(given_up) = self.given_up(now) {
+                    return given_up;
+                }
                 let (pid, name) = (ended.run.pid, &self.name);
                 let why = format!("pid {pid} of {name} has ended for an unknown reason: see journalctl -u {name}");
                 Judgement::Unexplained(why)
@@ -109,19 +112,16 @@ impl Service {
 
     fn absent(&self, now: Uptime) -> Judgement<'static> {
         let (name, unit) = (&self.name, &self.unit);
-        match (unit.load_state.as_str(), unit.active_state.as_str(), self.failed(now)) {
+        match (unit.load_state.as_str(), unit.active_state.as_str(), self.failed(now).or_else(|| self.given_up(now))) {
             ("not-found", ..) => Judgement::NotFound(format!("{name} is not installed")),
             ("masked", ..) => {
                 Judgement::NotFound(format!("{name} is masked, so systemd does not start it: systemctl unmask {name}"))
             }
             (.., Some(failed)) => failed,
             (_, "activating", None) => Judgement::Starting(self.starting()),
-            (_, "inactive", None) if !unit.was_started => match &self.starts.blocked_by {
-                Some((other, since)) if now >= *since + DEPENDENCY_WAIT => Judgement::StoppedWithDependency(format!(
-                    "systemd has not started {name} because {other} failed, and does not try again: systemctl start {name}"
-                )),
-                _ => Judgement::NotFound(format!("{name} has not been started since boot")),
-            },
+            (_, "inactive", None) if !unit.was_started => {
+                Judgement::NotFound(format!("{name} has not been started since boot"))
+            }
             (_, state, None) => Judgement::Unexplained(format!(
                 "{name} is {state}; it ended while nodevigil was not running: see journalctl -u {name}"
             )),
@@ -138,6 +138,20 @@ impl Service {
             self.is_left_failed(now) || unit.result == "start-limit-hit"
         };
         (has_failed && unit.result != "success").then(|| self.unit_failed())
+    }
+
+    /// That systemd has given a start up for want of another unit two minutes ago. It does not try again when that unit is back, whatever
+    /// `Restart=` says.
+    fn given_up(&self, now: Uptime) -> Option<Judgement<'static>> {
+        let (name, unit) = (&self.name, &self.unit);
+        let is_left = unit.active_state == "inactive" && unit.file_state.starts_with("enabled");
+        let (at, other) = self.starts.given_up.as_ref().filter(|_| is_left && !self.jobs.is_any_open())?;
+        let other = other.as_deref().unwrap_or("a unit that it requires");
+        (now >= *at + DEPENDENCY_WAIT).then(|| {
+            Judgement::StoppedWithDependency(format!(
+                "systemd has not started {name} because {other} failed, and does not try again: systemctl start {name}"
+            ))
+        })
     }
 
     /// Whether systemd leaves the unit failed. Before version 254 it passes through that state before each restart.

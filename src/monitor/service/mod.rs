@@ -70,10 +70,8 @@ struct FailedStarts {
     failed_since: Option<Uptime>,
     /// The attempts since it last had a process, or since somebody has stopped it.
     attempts: Option<Attempts>,
-    /// Whether the last start failed for want of another unit, before there was a process since boot.
-    lacks_another: bool,
-    /// The failed service for want of which systemd has never started the unit, and since when that has been seen.
-    blocked_by: Option<(String, Uptime)>,
+    /// When systemd gave the last start up for want of another unit, and the one that has failed, if that is known.
+    given_up: Option<(Uptime, Option<String>)>,
 }
 
 #[derive(Debug, Default)]
@@ -140,8 +138,8 @@ impl Service {
     pub fn deadline(&self, now: Uptime) -> Option<Uptime> {
         let left = self.starts.failed_since.map(|since| since + INACTIVE_WAIT);
         let attempts = self.starts.attempts.map(|first| first.since + self.start_grace);
-        let blocked = self.starts.blocked_by.as_ref().map(|(_, since)| *since + DEPENDENCY_WAIT);
-        let of_unit = left.into_iter().chain(attempts).chain(blocked).filter(|at| *at > now);
+        let given_up = self.starts.given_up.as_ref().map(|(at, _)| *at + DEPENDENCY_WAIT);
+        let of_unit = left.into_iter().chain(attempts).chain(given_up).filter(|at| *at > now);
         of_unit.chain(self.deadline_of_process(now)).min()
     }
 
@@ -237,7 +235,7 @@ impl Service {
                 if ["done", "canceled"].contains(&result.as_str()) {
                     self.starts.attempts = None;
                 }
-                self.starts.lacks_another = result == "dependency";
+                self.starts.given_up = (result == "dependency").then_some((now, None));
                 if let Some(ended) = &mut self.last_end
                     && FAILED_STARTS.contains(&result.as_str())
                 {
@@ -247,13 +245,13 @@ impl Service {
             }
             BusEvent::Lost => {
                 self.bus = Bus::Lost;
-                (self.jobs, self.starts.attempts) = (Jobs::default(), None);
+                (self.jobs, self.starts.attempts, self.starts.given_up) = (Jobs::default(), None, None);
             }
         }
     }
 
     fn job(&mut self, id: u32, kind: JobKind, dependencies: &[Dependency]) {
-        (self.starts.lacks_another, self.starts.blocked_by) = (false, None);
+        self.starts.given_up = None;
         let is_known = self.jobs.has(&[kind]);
         if !self.jobs.set(id, kind) {
             return;
@@ -273,12 +271,12 @@ impl Service {
         }
     }
 
-    /// Takes in whether a service that it requires has failed, and whether the one with which it was stopped is back or has failed for good.
+    /// Takes in which service that it requires has failed, and whether the one with which it was stopped is back or has failed for good.
     fn dependencies_read(&mut self, dependencies: &[Dependency], now: Uptime) {
-        let failed = dependencies.iter().find(|one| one.active_state == "failed").map(|one| (one.unit.clone(), now));
-        let is_unstarted = self.unit.active_state == "inactive" && !self.unit.was_started && !self.jobs.is_any_open();
-        let is_blocked = is_unstarted && self.starts.lacks_another && self.unit.file_state.starts_with("enabled");
-        self.starts.blocked_by = self.starts.blocked_by.take().or(failed).filter(|_| is_blocked);
+        if let Some((_, other @ None)) = &mut self.starts.given_up {
+            let failed = dependencies.iter().find(|one| one.active_state == "failed");
+            *other = failed.map(|one| one.unit.clone());
+        }
         let Some(Ended { dependency: Some(stopped_with), .. }) = &mut self.last_end else { return };
         let is_settled = dependencies.iter().any(|dependency| {
             dependency.unit == stopped_with.unit && ["active", "failed"].contains(&dependency.active_state.as_str())
@@ -290,7 +288,9 @@ impl Service {
         let has_run = state.main_pid != 0 || state.last.pid != self.unit.last.pid;
         self.unit = state;
         let is_about_to_restart = self.unit.is_about_to_restart();
-        self.starts.attempts = self.starts.attempts.filter(|_| !has_run);
+        if has_run {
+            (self.starts.attempts, self.starts.given_up) = (None, None);
+        }
         if is_about_to_restart {
             self.starts.attempts.get_or_insert(Attempts { since: now, restarts: self.unit.restarts });
         }

@@ -129,9 +129,10 @@ fn a_kubelet_that_is_stopped_with_a_runtime_that_systemd_restarts_is_a_problem()
 }
 
 /// kubernetes/kubernetes#118607, coreos/coreos-kubernetes#377: "Dependency failed for Kubernetes Kubelet" at boot. systemd tries such a
-/// start once, whatever `Restart=` says, and also if the other service comes up after all.
+/// start once, whatever `Restart=` says, and also if the other unit comes up after all. poseidon/matchbox#253: that unit has not failed
+/// itself, but lacks a third one.
 #[test]
-fn an_enabled_kubelet_that_systemd_has_not_started_for_want_of_another_service_is_a_problem() {
+fn an_enabled_kubelet_that_systemd_has_not_started_for_want_of_another_unit_is_a_problem() {
     let boot = |file_state: &str, result: &str, states: [&str; 3], job| {
         let never = UnitState { was_started: false, ..unit("inactive", 0, LastProcess::default(), "success") };
         let never = UnitState { file_state: file_state.into(), ..never };
@@ -146,12 +147,16 @@ fn an_enabled_kubelet_that_systemd_has_not_started_for_want_of_another_service_i
         }
         story
     };
-    for states in [["activating", "failed", "failed"], ["failed", "activating", "active"]] {
+    for (states, other) in [
+        (["activating", "failed", "failed"], "docker.service"),
+        (["failed", "activating", "active"], "docker.service"),
+        (["inactive"; 3], "a unit that it requires"),
+    ] {
         let mut story = boot("enabled", "dependency", states, None);
-        story.wait(Duration::from_mins(1));
         let message = story.reports(Status::False, Reason::KubeletStoppedWithDependency);
-        let wanted = "systemd has not started kubelet.service because docker.service failed, and does not try again";
-        assert!(message.starts_with(wanted), "{message}");
+        let wanted =
+            format!("systemd has not started kubelet.service because {other} failed, and does not try again: ");
+        assert!(message.starts_with(&wanted), "{message}");
         story.happens(changed(running(900)));
         story.open(900, story.now);
         story.probe(900, Probe::Healthy);
@@ -159,7 +164,6 @@ fn an_enabled_kubelet_that_systemd_has_not_started_for_want_of_another_service_i
     }
     for (file_state, result, states, job) in [
         ("disabled", "dependency", ["failed"; 3], None),
-        ("enabled", "dependency", ["activating", "activating", "failed"], None),
         ("enabled", "dependency", ["failed"; 3], Some(7)),
         // `ConditionPathExists=`, or no start was tried.
         ("enabled", "done", ["failed"; 3], None),
@@ -172,6 +176,38 @@ fn an_enabled_kubelet_that_systemd_has_not_started_for_want_of_another_service_i
     }
     stopped.wait(Duration::from_mins(3));
     stopped.reports(Status::Unknown, Reason::KubeletNotFound);
+}
+
+/// coreos/coreos-kubernetes#545: flanneld crashes, so that systemd restarts it, and what requires it: docker, and with that the kubelet. The
+/// first start of flanneld fails, and the second does not.
+#[test]
+fn a_kubelet_whose_restart_systemd_gives_up_for_want_of_another_unit_is_a_problem() {
+    let given_up = || {
+        let mut story = Story::healthy();
+        story.all(job(JobKind::Restart));
+        story.happens(ServiceEvent::Exited(812));
+        let state = unit("inactive", 0, exited(812, 0), "success");
+        story.happens(changed(UnitState { file_state: "enabled".into(), restart: "always".into(), ..state }));
+        story.keeps_what_is_shown();
+        story.happens(job_removed("dependency"));
+        story
+    };
+    let mut story = given_up();
+    story.wait(Duration::from_secs(119));
+    is_unexplained(&story);
+    story.wait(Duration::from_secs(1));
+    let message = story.reports(Status::False, Reason::KubeletStoppedWithDependency);
+    assert!(message.contains("because a unit that it requires failed"), "{message}");
+    story.all(job(JobKind::Start));
+    story.happens(changed(running(900)));
+    story.open(900, story.now);
+    story.probe(900, Probe::Healthy);
+    story.reports(Status::True, Reason::KubeletIsHealthy);
+    // What happens to it without a D-Bus connection is not known.
+    let mut unobserved = given_up();
+    unobserved.happens(ServiceEvent::Bus(BusEvent::Lost));
+    unobserved.wait(Duration::from_mins(3));
+    is_unexplained(&unobserved);
 }
 
 /// coreos/tectonic-forum#314, moby/moby#12606: `gcore` and gdb stop all threads, while a person looks for the cause of something else.

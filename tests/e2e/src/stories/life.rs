@@ -152,13 +152,17 @@ pub fn a_clean_end_that_systemd_restarts_flips_nothing_but_three_are_a_loop(scen
     node.kubelet().wait_for(looping.at, "True", "KubeletIsHealthy").map(drop)
 }
 
+/// The unit of RKE2's agent is to run the kubelet, and has not since the boot.
+const KUBELET_IN_A_UNIT_THAT_HAS_NOT_RUN: &str =
+    "systemctl stop kubelet && cd /etc/systemd/system && cp -r kubelet.service.d rke2-agent.service.d
+     cp /usr/lib/systemd/system/kubelet.service.d/* rke2-agent.service.d
+     cp /usr/lib/systemd/system/kubelet.service rke2-agent.service
+     printf '[Service]\\nExecStart=/usr/bin/false\\n' >k3s.service; systemctl daemon-reload; systemctl disable kubelet";
+
 /// RKE2 installs the units of a server and of an agent, of which one is enabled. Here that of the agent runs the kubelet.
 pub fn of_several_units_the_one_that_is_used_is_watched(scene: &Scene) -> Result<()> {
     let node = scene.ready_with(|node| node)?;
-    node.sh("systemctl stop kubelet && cd /etc/systemd/system && cp -r kubelet.service.d rke2-agent.service.d
-         cp /usr/lib/systemd/system/kubelet.service.d/* rke2-agent.service.d
-         cp /usr/lib/systemd/system/kubelet.service rke2-agent.service
-         printf '[Service]\\nExecStart=/usr/bin/false\\n' >k3s.service; systemctl daemon-reload; systemctl disable kubelet")?;
+    node.sh(KUBELET_IN_A_UNIT_THAT_HAS_NOT_RUN)?;
     let from = Instant::now();
     node.start_agent()?;
     node.kubelet().wait_until_shown(from, |shown| shown.status == "Unknown")?;
@@ -167,6 +171,25 @@ pub fn of_several_units_the_one_that_is_used_is_watched(scene: &Scene) -> Result
     let status = node.status()?;
     ensure!(status["kubelet"]["unit"] == "rke2-agent.service", "{}", status["kubelet"]);
     Ok(())
+}
+
+/// As at a boot: the agent runs before the kubelet ever has, and systemd gives the start of the enabled unit up for want of another one, which
+/// has not failed itself, but lacks a third one.
+pub fn a_kubelet_that_systemd_never_starts_is_a_problem(scene: &Scene) -> Result<()> {
+    let node = scene.ready_with(|node| node)?;
+    node.sh(KUBELET_IN_A_UNIT_THAT_HAS_NOT_RUN)?;
+    node.sh("cd /etc/systemd/system; printf '[Unit]\\nRequires=engine.service\\nAfter=engine.service\\n' >rke2-agent.service.d/90-story.conf
+         printf '[Unit]\\nRequires=fails.service\\nAfter=fails.service\\n[Service]\\nExecStart=/usr/bin/sleep infinity\\n' >engine.service
+         printf '[Service]\\nType=oneshot\\nExecStart=/usr/bin/false\\n' >fails.service; systemctl daemon-reload; systemctl enable rke2-agent")?;
+    let from = Instant::now();
+    node.start_agent()?;
+    node.kubelet().wait_for(from, "Unknown", "KubeletNotFound")?;
+    node.sh("systemctl start rke2-agent || true")?;
+    let reason = "KubeletStoppedWithDependency";
+    let given_up = node.kubelet().wait_longer_for(from, Duration::from_mins(4), "False", reason)?;
+    ensure!(given_up.message.contains("systemd has not started rke2-agent.service"), "{given_up:?}");
+    node.sh("rm /etc/systemd/system/rke2-agent.service.d/90-story.conf; systemctl daemon-reload; systemctl start rke2-agent")?;
+    node.kubelet().wait_for(given_up.at, "True", "KubeletIsHealthy").map(drop)
 }
 
 pub fn a_kubelet_that_systemds_watchdog_ends_is_named_so(scene: &Scene) -> Result<()> {
