@@ -36,16 +36,9 @@ const GIVEN_UP: &str = "runtime/cgo: ";
 /// Those of klog: info, warning, error, fatal.
 const SEVERITIES: [char; 4] = ['I', 'W', 'E', 'F'];
 
-/// The line that probably has the reason why the run of a unit ended, without secrets and control characters; none if there is none, or the
-/// journal does not answer.
-pub async fn last_error(invocation: &str) -> Option<String> {
-    let output = read_run(invocation).await?;
-    let (told, _) = without_stacks(&oldest_first(&output));
-    best_line(&told).map(shown)
-}
-
-/// Why the run of a unit ended, as its last lines say it: what its goroutines waited for when systemd's watchdog ended it, or else its last
-/// error. A sentence without its beginning.
+/// Why the run of a unit ended, as its last lines say it: what its goroutines waited for when systemd's watchdog ended it, or else the line
+/// that probably has the reason, without secrets and control characters. A sentence without its beginning; none if there is no such line, or
+/// the journal does not answer.
 pub async fn last_words(invocation: &str) -> Option<String> {
     let has = |lines: &[&str], start: &str| lines.iter().any(|line| message(line).starts_with(start));
     let is_aborted = |lines: &[&str]| has(lines, ABORTED) && !has(lines, GIVEN_UP);

@@ -1,14 +1,43 @@
-//! What systemd has in its memory of a unit: the files on disk may have changed since it read them.
+//! What systemd has in its memory of a unit at one moment: the files on disk may have changed since it read them.
 
 use std::time::Duration;
 
 use kubelet_config::kubelet::snapshot::Loaded;
 use zbus::OwnedVariant;
 
-use super::{MANAGER, MANAGER_PATH, Properties, Systemd, unit, within};
+use super::{CALL_TIMEOUT, MANAGER, MANAGER_PATH, Properties, Systemd, UnitState, unit, within};
+use crate::condition::Uptime;
+use crate::host::clock::Monotonic;
 
 /// For all calls together: a user or the start of the kubelet waits for the result.
 const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A service as it is.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Unit {
+    pub name: String,
+    pub state: UnitState,
+    pub active_since: Option<Uptime>,
+}
+
+/// Asks systemd for these services.
+///
+/// # Errors
+/// When the bus or systemd does not answer within 5 seconds.
+pub async fn units(names: &[String]) -> zbus::Result<Vec<Unit>> {
+    within(CALL_TIMEOUT, async {
+        let (systemd, mut units) = (Systemd::connect(CALL_TIMEOUT).await?, Vec::new());
+        for name in names {
+            let properties = systemd.service(&systemd.load(name).await?).await?;
+            let (mut state, micros) = (UnitState::default(), get(&properties, "ActiveEnterTimestampMonotonic"));
+            unit::merge(&mut state, &properties);
+            let active_since = (micros != 0).then(|| Monotonic::from_micros(micros).uptime());
+            units.push(Unit { name: get(&properties, "Id"), state, active_since });
+        }
+        Ok(units)
+    })
+    .await
+}
 
 /// Asks systemd for the unit of that name as it has loaded it, and for its cgroup, which is empty while it has none.
 ///

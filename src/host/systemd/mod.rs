@@ -24,7 +24,7 @@ use zbus::fdo::DBusProxy;
 use zbus::message::Type;
 use zbus::{Connection, MatchRule, MessageStream, OwnedObjectPath, OwnedVariant};
 
-pub use self::loaded::{loaded, major};
+pub use self::loaded::{Unit, loaded, major, units};
 use self::signal::{BUS, BUS_PATH, MANAGER, MANAGER_PATH, PROPERTIES, SERVICE, SYSTEMD, Signal, UNIT};
 pub use self::unit::{LastProcess, UnitState};
 use self::unit::{MAX_DEPENDENCIES, dependencies, job_id, merge, read, waits_to_restart};

@@ -19,8 +19,9 @@ use self::stage::{Progress, Stage, StageState};
 use super::{Inputs, Reporter};
 use crate::condition::{ConditionType, Finding, Reason, Status, Uptime, View};
 use crate::facts::{ApiFacts, NodeAnswer, NodeFacts, Reach};
-use crate::host::bootstrap::{HostFacts, Unit};
+use crate::host::bootstrap::HostFacts;
 use crate::host::clock::{Now, Timer, uptime};
+use crate::host::systemd::Unit;
 
 /// How often the host is read while the bootstrap is expected to go on.
 const READ_EVERY: Duration = Duration::from_secs(10);
@@ -210,7 +211,8 @@ impl Followed {
             Stage::Kubelet => facts.host.kubelet.as_ref().ok().and_then(Option::as_ref),
             _ => None,
         };
-        let may_have_been_stopped = |unit: &Unit| ["inactive", "deactivating"].contains(&unit.active_state.as_str());
+        let may_have_been_stopped =
+            |unit: &Unit| ["inactive", "deactivating"].contains(&unit.state.active_state.as_str());
         let may_be_found = matches!(self, Self::Unseen { until }
             if facts.now.uptime < *until || matches!(facts.node, NodeAnswer::Unreached(_)));
         match &facts.node {

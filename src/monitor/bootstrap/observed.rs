@@ -5,10 +5,11 @@ use jiff::Timestamp;
 use super::stage::{Progress, Stage, StageState, done, failed, running, skipped, unknown};
 use crate::condition::Uptime;
 use crate::facts::{NodeAnswer, NodeFacts, ObservedCondition};
-use crate::host::bootstrap::{HostFacts, Unit};
+use crate::host::bootstrap::HostFacts;
 use crate::host::clock::Now;
 use crate::host::cloud_init::CloudInit;
 use crate::host::credential::{ClientCertificate, Credential};
+use crate::host::systemd::Unit;
 
 /// The taint of a Node that waits for a cloud controller
 /// (<https://kubernetes.io/docs/reference/labels-annotations-taints/#node-cloudprovider-kubernetes-io-uninitialized>).
@@ -102,7 +103,7 @@ fn runtime(host: &HostFacts) -> StageState {
         Err(why) => why,
     };
     // It does not before the runtime does, which may have another socket.
-    if host.healthz.is_ok() && unit.is_none_or(|unit| unit.active_state == "active") {
+    if host.healthz.is_ok() && unit.is_none_or(|unit| unit.state.active_state == "active") {
         return done(None, "the kubelet answers on /healthz");
     }
     match (unit, &host.kubelet) {
@@ -113,7 +114,7 @@ fn runtime(host: &HostFacts) -> StageState {
         (Some(unit), _) => {
             let (name, is) = (&unit.name, state(unit));
             let advice = format!("systemctl enable --now {name}; journalctl -u {name}");
-            let status = if unit.active_state == "failed" { Progress::Failed } else { Progress::Running };
+            let status = if unit.state.active_state == "failed" { Progress::Failed } else { Progress::Running };
             StageState { status, ..running(format!("{name} is {is}, and {why}"), advice) }
         }
     }
@@ -121,7 +122,7 @@ fn runtime(host: &HostFacts) -> StageState {
 
 /// `inactive`, `failed (exit-code)`, `masked`.
 fn state(unit: &Unit) -> String {
-    match (unit.load_state.as_str(), unit.active_state.as_str(), unit.result.as_str()) {
+    match (unit.state.load_state.as_str(), unit.state.active_state.as_str(), unit.state.result.as_str()) {
         ("masked", ..) => "masked".to_owned(),
         (_, active, "" | "success") => active.to_owned(),
         (_, active, result) => format!("{active} ({result})"),
@@ -134,8 +135,8 @@ fn kubelet(host: &HostFacts, node: &NodeAnswer) -> StageState {
         Ok(None) => return not_installed("no unit of a kubelet is installed", &host.files.cloud_init),
         Err(why) => return unknown(why),
     };
-    let (name, pid, is) = (&unit.name, unit.main_pid, state(unit));
-    let (active, last_error) = (unit.active_state.as_str(), last_error(host));
+    let (name, pid, is) = (&unit.name, unit.state.main_pid, state(unit));
+    let (active, last_words) = (unit.state.active_state.as_str(), last_words(host));
     let is_started = matches!(active, "activating" | "failed");
     let is_bootstrapping = matches!(host.files.credential, Credential::Bootstrap { .. });
     let cannot_join = matches!(node, NodeAnswer::Unreached(_) | NodeAnswer::Refused { .. });
@@ -146,7 +147,7 @@ fn kubelet(host: &HostFacts, node: &NodeAnswer) -> StageState {
             unit.active_since,
             format!("{name} runs (pid {pid}); it serves /healthz once it has a client certificate"),
         ),
-        Err(why) if pid != 0 => running(format!("{name} runs (pid {pid}), and /healthz {why}{last_error}"), advice),
+        Err(why) if pid != 0 => running(format!("{name} runs (pid {pid}), and /healthz {why}{last_words}"), advice),
         _ if is_bootstrapping && is_started && cannot_join => {
             done(None, format!("{name} exits because it gets no client certificate"))
         }
@@ -157,13 +158,13 @@ fn kubelet(host: &HostFacts, node: &NodeAnswer) -> StageState {
         _ if !is_started => {
             running(format!("{name} is {is}: it was not started"), format!("systemctl enable --now {name}"))
         }
-        _ if active == "failed" => failed(format!("{name} is {is}{last_error}"), advice),
-        _ => running(format!("{name} is {is}, and no kubelet runs{last_error}"), advice),
+        _ if active == "failed" => failed(format!("{name} is {is}{last_words}"), advice),
+        _ => running(format!("{name} is {is}, and no kubelet runs{last_words}"), advice),
     }
 }
 
-fn last_error(host: &HostFacts) -> String {
-    host.last_error.as_ref().map_or_else(String::new, |line| format!("; its last error: {line}"))
+fn last_words(host: &HostFacts) -> String {
+    host.last_words.as_ref().map_or_else(String::new, |words| format!("; {words}"))
 }
 
 fn credential(credential: &Credential, node: &NodeAnswer, now: Timestamp) -> StageState {
@@ -207,14 +208,14 @@ fn registered(Facts { host, node, now }: &Facts) -> StageState {
             done(Some(now.since_boot_by_server(node.created)), format!("there is a Node {}", node.name))
         }
         NodeAnswer::NoNode(name) => running(
-            format!("the API server has no Node {name}{}", last_error(host)),
+            format!("the API server has no Node {name}{}", last_words(host)),
             "journalctl -u kubelet; if the Node has another name, set [kubernetes] node_name",
         ),
         NodeAnswer::Refused { http_status: 401, .. } => {
             running("the API server does not accept the kubelet's credential (401)", JOIN_AGAIN)
         }
         NodeAnswer::Refused { http_status, message } => running(
-            format!("the API server answers {http_status}: {message}{}", last_error(host)),
+            format!("the API server answers {http_status}: {message}{}", last_words(host)),
             "check that the Node's name is that of the kubelet's certificate; journalctl -u kubelet",
         ),
         NodeAnswer::Unreached(why) => running(format!("the API server cannot be reached: {why}"), CHECK_NETWORK),

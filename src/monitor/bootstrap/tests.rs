@@ -5,6 +5,7 @@ use crate::facts::ObservedCondition;
 use crate::host::bootstrap::Files;
 use crate::host::cloud_init::CloudInit;
 use crate::host::credential::{ClientCertificate, Credential};
+use crate::host::systemd::UnitState;
 
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 const BOOTED: &str = "2026-01-01T00:00:00Z";
@@ -44,7 +45,7 @@ fn node(ready: &str, taints: &[&str]) -> NodeFacts {
 fn unit(name: &str, active_state: &str, main_pid: i32) -> Unit {
     let active_since = (main_pid != 0).then(|| at(10));
     let (name, load_state, active_state) = (name.into(), "loaded".into(), active_state.into());
-    Unit { name, load_state, active_state, main_pid, active_since, ..Unit::default() }
+    Unit { name, state: UnitState { load_state, active_state, main_pid, ..UnitState::default() }, active_since }
 }
 
 /// A node that is ready.
@@ -67,7 +68,7 @@ fn ready(after_boot: u64) -> Facts {
         runtime: Some(unit("containerd.service", "active", 7)),
         kubelet: Ok(Some(unit("kubelet.service", "active", 9))),
         healthz: Ok(()),
-        last_error: None,
+        last_words: None,
     };
     Facts { host, node: NodeAnswer::Node(Box::new(node("True", &[]))), now }
 }
@@ -135,7 +136,8 @@ const CASES: &[Case] = &[
         |facts| {
             down(facts, "activating");
             facts.host.socket = no_socket();
-            facts.host.runtime = Some(Unit { result: "exit-code".into(), ..unit("containerd.service", "failed", 0) });
+            facts.host.runtime = Some(unit("containerd.service", "failed", 0));
+            facts.host.runtime.as_mut().unwrap().state.result = "exit-code".into();
         },
         Stage::Runtime,
         Progress::Failed,
@@ -144,7 +146,7 @@ const CASES: &[Case] = &[
     (
         |facts| {
             down(facts, "activating");
-            facts.host.last_error = Some("unknown flag: --x".into());
+            facts.host.last_words = Some("its last error: unknown flag: --x".into());
         },
         Stage::Kubelet,
         Progress::Late,
