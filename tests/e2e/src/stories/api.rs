@@ -172,7 +172,7 @@ pub fn the_end_of_the_agents_credential_is_a_trouble_and_a_key_for_everyone_is_r
     node.sh(&format!("cat >{KUBECONFIG} <<'END'\n{ending}\nEND"))?;
     node.start_agent()?;
     node.wait_for_trouble("CredentialExpiring", &[KUBECONFIG])?;
-    let page = node.sh("curl -sS --fail http://127.0.0.1:20258/metrics")?;
+    let page = node.metrics()?;
     ensure!(page.contains("\nnodevigil_credential_expiration_seconds "), "{page}");
     let told = || Ok(node.events(scene.plane())?.into_iter().find(|(_, reason)| reason == "NodevigilDegraded"));
     wait_until("the Event", WAIT, told)?;
@@ -190,7 +190,7 @@ pub fn a_credential_that_is_refused_is_tried_once_a_minute_and_another_one_at_on
     let right = node.sh(&format!("cat {KUBECONFIG}"))?;
     let put = |text: &str| node.sh(&format!("cat >{KUBECONFIG} <<'END'\n{text}\nEND"));
     let requests = || -> Result<u32> {
-        let page = node.sh("curl -sS --fail http://127.0.0.1:20258/metrics")?;
+        let page = node.metrics()?;
         let counts = page.lines().filter(|line| line.starts_with("nodevigil_api_requests_total"));
         Ok(counts.filter_map(|line| line.rsplit(' ').next()?.parse::<u32>().ok()).sum())
     };

@@ -52,7 +52,7 @@ pub fn a_unit_that_fails_is_a_problem_and_one_that_is_stopped_is_none(scene: &Sc
     ensure!(failed.message.contains("demo.service was killed by SIGKILL"), "{failed:?}");
     let (code, table) = node.run("nodevigil status UnitHealthy")?;
     ensure!(code == 1 && table.contains("DemoFailed"), "{code}: {table}");
-    let metrics = node.sh("curl -s 127.0.0.1:20258/metrics")?;
+    let metrics = node.metrics()?;
     ensure!(metrics.contains("nodevigil_condition_reason{type=\"UnitHealthy\",reason=\"DemoFailed\"} 1"), "{metrics}");
     wait_for_event(scene, &node, "DemoFailed")?;
     node.restart_agent("systemctl restart nodevigil")?;

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::scene::Scene;
 use crate::support::node::{Node, NodeBuilder};
-use crate::support::{WAIT, wait_until};
+use crate::support::{WAIT, kinds, wait_until};
 
 /// The flag is in a drop-in, as in a cloud's manual, and the file of the package, which systemd reads later, replaces it.
 const DROP_IN: &str = "/etc/systemd/system/kubelet.service.d/20-hcloud.conf";
@@ -46,7 +46,8 @@ pub fn a_flag_in_the_wrong_file_is_found(scene: &Scene) -> Result<()> {
 pub fn ensure_lost_flag_is_found(node: &Node) -> Result<()> {
     let (code, text) = node.run("nodevigil check --severity error")?;
     ensure!(code == 1, "{code}: {text}");
-    for part in ["error[SD001 env-overridden-by-file]", &format!("{PACKAGED}:1"), &format!("{DROP_IN}:2")] {
+    let drop_in = kinds::current().translate(&format!("{DROP_IN}:2"));
+    for part in ["error[SD001 env-overridden-by-file]", &format!("{PACKAGED}:1"), &drop_in] {
         ensure!(text.contains(part), "no {part} in {text}");
     }
     ensure_resolved_as_it_runs(node)

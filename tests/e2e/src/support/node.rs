@@ -191,6 +191,15 @@ impl Node {
         Ok(pid)
     }
 
+    /// The agent's metrics, by a shell: guests have no curl(1).
+    pub fn metrics(&self) -> Result<String> {
+        let answer = self.sh(
+            r#"bash -c 'exec 3<>/dev/tcp/127.0.0.1/20258 && printf "GET /metrics HTTP/1.0\r\n\r\n" >&3 && cat <&3'"#,
+        )?;
+        ensure!(answer.lines().next().is_some_and(|status| status.contains(" 200 ")), "{answer}");
+        Ok(answer)
+    }
+
     /// The journal of a unit: its messages, one a line.
     pub fn journal(&self, unit: &str) -> Result<String> {
         self.sh(&format!("journalctl --sync; journalctl --no-pager -q -o cat -u {unit}"))
