@@ -28,9 +28,6 @@ const OPTIONS_WITH_VALUE: [&str; 12] =
 pub(super) fn find<'a>(tree: &dyn Tree, unit: &'a Unit) -> Result<Start<'a>, Hidden> {
     let words = unit.argv.as_slice();
     let Some(first) = words.first() else { return Ok(Start { launcher: Launcher::Direct, words }) };
-    if let Some(start) = snap_of_unit(unit) {
-        return Ok(start);
-    }
     let hidden = |value: String| Err(Located { value, at: first.at().clone() });
     // With the prefix `@` the first word is only a name.
     let program = unit.exec.as_ref().map_or(&first.text, |exec| &exec.program);
@@ -88,11 +85,6 @@ fn distribution<'a>(words: &'a [Arg], name: &str) -> Option<Start<'a>> {
         _ => return None,
     };
     Some(Start { launcher, words })
-}
-
-/// The unit's name says which snap it is: snapd writes `snap.NAME.APP.service`.
-fn snap_of_unit(unit: &Unit) -> Option<Start<'_>> {
-    unit.names.iter().find_map(|name| snap_app(name.strip_prefix("snap.")?.strip_suffix(".service")?))
 }
 
 fn snap_app<'a>(name: &str) -> Option<Start<'a>> {

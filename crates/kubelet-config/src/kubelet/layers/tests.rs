@@ -19,7 +19,7 @@ fn texts(command: &KubeletCommand) -> Vec<&str> {
 }
 
 #[test]
-fn the_kubelet_begins_behind_its_wrappers() {
+fn the_kubelet_begins_after_its_wrappers() {
     for exec in [
         "/usr/bin/kubelet --v=2",
         "@/usr/bin/kubelet kubelet --v=2",
@@ -47,6 +47,15 @@ fn the_kubelet_begins_behind_its_wrappers() {
 fn a_kubelet_that_is_a_script_itself_is_a_kubelet() {
     let tree = unit("/usr/bin/kubelet --v=2").file("/usr/bin/kubelet", "#!/bin/sh\n");
     assert_eq!(texts(&launched(&tree)), ["/usr/bin/kubelet", "--v=2"]);
+}
+
+#[test]
+fn a_unit_with_a_snaps_name_that_starts_the_kubelet_is_no_snap() {
+    let name = "snap.k8s.kubelet.service";
+    let unit = "[Service]\nExecStart=/usr/bin/kubelet --v=2\n";
+    let tree = MemoryTree::new().file(format!("/etc/systemd/system/{name}"), unit);
+    let command = resolve_command(&tree, &resolve_unit(&tree, name, &Manager::default()), None);
+    assert_eq!(texts(&command), ["/usr/bin/kubelet", "--v=2"]);
 }
 
 #[test]
