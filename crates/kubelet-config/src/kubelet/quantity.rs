@@ -33,8 +33,9 @@ pub(crate) fn parse(text: &str) -> Option<Quantity> {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
     let (number, suffix) = unsigned.split_at(end);
-    // To the kubelet it is zero without any digit.
-    let number = if matches!(number, "" | ".") && !text.is_empty() { "0" } else { number };
+    // To the kubelet it is zero without any digit, unless it is less than its smallest unit.
+    let is_bare = matches!(number, "" | ".") && !text.is_empty();
+    let number = if is_bare { "0" } else { number };
     let amount: f64 = if let Some((power, _)) = (1..).zip(BINARY).find(|(_, binary)| *binary == suffix) {
         number.parse::<f64>().ok()? * 1024_f64.powi(power)
     } else {
@@ -43,6 +44,9 @@ pub(crate) fn parse(text: &str) -> Option<Quantity> {
             Some((power, _)) => 3 * power,
             None => suffix.strip_prefix(['e', 'E'])?.parse().ok()?,
         };
+        if is_bare && exponent < -9 {
+            return None;
+        }
         format!("{number}e{exponent}").parse().ok()?
     };
     Some(Quantity(if text.starts_with('-') { -amount } else { amount }))
@@ -66,6 +70,7 @@ mod tests {
             ("-", 0),
             (".", 0),
             ("e3", 0),
+            ("e-9", 0),
             ("100Mi", 104_857_600),
             ("1Gi", 1 << 30),
             ("1.5Gi", 3 << 29),
@@ -97,9 +102,10 @@ mod tests {
 
     #[test]
     fn what_is_no_quantity_is_none() {
-        for text in
-            ["", "1 Gi", " 1", "1gi", "1Kb", "1KiB", "1KB", "K", "1K", "1e", "1e+", "1.2.3", "10%", "memory", "1mm"]
-        {
+        for text in [
+            "", "1 Gi", " 1", "1gi", "1Kb", "1KiB", "1KB", "K", "1K", "1e", "1e+", "e-10", "1.2.3", "10%", "memory",
+            "1mm",
+        ] {
             assert_eq!(value(text), None, "{text}");
         }
     }
