@@ -275,18 +275,19 @@ impl Sender {
             return Step::Send(Request::Read);
         }
         let wanted = self.wanted(desired, node, now);
-        let differences = wanted.iter().map(|(_, condition)| difference(condition, node));
-        let Some(difference) = differences.max() else { return Step::WaitUntil(Uptime::MAX) };
-        let mut is_due = || match difference {
-            Difference::None => false,
-            Difference::Text => self.text_changes.take(now.uptime),
-            Difference::Status => true,
+        let heartbeat_at = if wanted.is_empty() { Uptime::MAX } else { self.heartbeat_at };
+        let is_due = match wanted.iter().map(|(_, condition)| difference(condition, node)).max() {
+            _ if now.uptime >= heartbeat_at => true,
+            None | Some(Difference::None) => false,
+            Some(Difference::Text) => self.text_changes.take(now.uptime),
+            Some(Difference::Status) => true,
         };
-        if now.uptime < self.heartbeat_at && !is_due() {
-            let again = self.types.values().filter_map(|state| state.refused.as_ref().map(|(_, until)| *until));
-            return Step::WaitUntil(again.filter(|until| now.uptime < *until).fold(self.heartbeat_at, Ord::min));
+        if is_due {
+            return Step::Send(Request::Apply(Box::new(self.apply(node, wanted, now))));
         }
-        Step::Send(Request::Apply(Box::new(self.apply(node, wanted, now))))
+        let again = self.types.values().flat_map(|state| state.again_at(now.uptime));
+        let again = again.chain([self.text_changes.spent_until(now.uptime)]).flatten();
+        Step::WaitUntil(again.filter(|until| now.uptime < *until).fold(heartbeat_at, Ord::min))
     }
 
     /// The desired conditions that we own or may own, as the Node should show them.
@@ -308,9 +309,11 @@ impl Sender {
             let transition = state.transition(published, is_kept, node.facts.created, now);
             let condition = written(published, transition, state.began(published, transition, now), now);
             let differs = difference(&condition, node) != Difference::None;
-            let is_undone = differs && state.applied.as_ref() == Some(published) && !state.again.allows(now.uptime);
-            let foreign =
-                ownership.foreign.filter(|_| !ownership.ours || (differs && !state.rewrites.allows(now.uptime)));
+            let is_undone =
+                differs && state.applied.as_ref() == Some(published) && state.again.spent_until(now.uptime).is_some();
+            let foreign = ownership
+                .foreign
+                .filter(|_| !ownership.ours || (differs && state.rewrites.spent_until(now.uptime).is_some()));
             let foreign = foreign.map(|manager| format!("field manager {manager}"));
             state.left_to = foreign.or_else(|| is_undone.then(|| ANOTHER.to_owned()));
             if state.is_written(now) {
@@ -372,6 +375,11 @@ impl TypeState {
     /// Whether our values are written: it is not left to another field manager, nor refused by the API server until later.
     fn is_written(&self, now: Now) -> bool {
         self.left_to.is_none() && self.refused.as_ref().is_none_or(|(_, until)| now.uptime >= *until)
+    }
+
+    /// When it may be written again after it was refused, overwritten or undone.
+    fn again_at(&self, now: Uptime) -> [Option<Uptime>; 3] {
+        [self.rewrites.spent_until(now), self.again.spent_until(now), self.refused.as_ref().map(|(_, until)| *until)]
     }
 
     /// Whether the Node shows what was sent last, or our values are not written.

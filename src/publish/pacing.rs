@@ -120,19 +120,20 @@ impl Budget {
         Self { times, period, spent: VecDeque::new() }
     }
 
-    /// Whether one of the times is left now.
-    pub fn allows(&mut self, now: Uptime) -> bool {
-        self.spent.retain(|&at| now < at + self.period);
-        self.spent.len() < self.times
+    /// Until when none of the times is left; none if one is left now.
+    pub fn spent_until(&self, now: Uptime) -> Option<Uptime> {
+        let first = self.spent.front().filter(|_| self.spent.len() >= self.times);
+        first.map(|&at| at + self.period).filter(|&until| now < until)
     }
 
     /// Spends one of the times; `false` if none is left.
     pub fn take(&mut self, now: Uptime) -> bool {
-        let allows = self.allows(now);
-        if allows {
+        let is_left = self.spent_until(now).is_none();
+        if is_left {
+            self.spent.retain(|&at| now < at + self.period);
             self.spent.push_back(now);
         }
-        allows
+        is_left
     }
 }
 
@@ -230,5 +231,6 @@ mod tests {
         let mut budget = Budget::new(2, secs(60));
         assert!(budget.take(at(0)) && budget.take(at(10)) && !budget.take(at(59)));
         assert!(budget.take(at(60)) && !budget.take(at(61)));
+        assert_eq!([61, 70].map(|secs| budget.spent_until(at(secs))), [Some(at(70)), None]);
     }
 }

@@ -137,6 +137,12 @@ impl World {
         matches!(self.reconciler.step(&self.desired, at(secs)), Step::WaitUntil(_))
     }
 
+    /// Until when nothing is to be sent if nothing changes.
+    fn waits_until(&mut self, secs: u64) -> Uptime {
+        let Step::WaitUntil(until) = self.reconciler.step(&self.desired, at(secs)) else { panic!("it sends") };
+        until
+    }
+
     /// Sends an apply whose answer does not come; what was sent.
     fn send_without_answer(&mut self, secs: u64) -> Box<Node> {
         let Step::Send(Request::Apply(node)) = self.reconciler.step(&self.desired, at(secs)) else {
@@ -694,6 +700,46 @@ fn a_condition_that_was_removed_comes_back_with_its_transition_time() {
     world.server.version += 1;
     assert_eq!(world.settle(100), 1);
     assert_eq!(world.server.shown(), shows("False", 10));
+}
+
+#[test]
+fn what_is_left_alone_is_looked_at_again_when_it_may_be_written() {
+    let mut removed = World::new();
+    removed.desire(Reason::KubeletCrashed, 0);
+    removed.settle(10);
+    for round in 1..=4 {
+        removed.server.node["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);
+        removed.server.node["metadata"]["managedFields"] = json!([]);
+        removed.server.version += 1;
+        removed.settle(20 * round);
+    }
+    assert!(removed.reconciler.foreign_owners().is_some());
+    assert_eq!(removed.waits_until(81), at(20 + 600).uptime, "ten minutes after the first of three");
+    assert_eq!(removed.settle(20 + 600), 1);
+
+    let mut overwritten = World::new();
+    overwritten.desire(Reason::KubeletCrashed, 0);
+    overwritten.settle(10);
+    for round in 1..=4 {
+        let theirs = json!({"type": "KubeletHealthy", "status": "True", "reason": "Theirs", "message": "theirs",
+            "lastTransitionTime": time(0).to_string()});
+        overwritten.server.write("other", &[theirs]);
+        overwritten.settle(100 * round);
+    }
+    assert_eq!(overwritten.settle(3600), 1, "the heartbeat, with their values");
+    assert_eq!(overwritten.waits_until(3601), at(100 + 3600).uptime, "an hour after the first of three");
+}
+
+#[test]
+fn the_last_message_waits_no_longer_than_for_its_turn() {
+    let mut world = World::new();
+    world.desire(Reason::KubeletIsHealthy, 0);
+    world.settle(10);
+    for secs in 11..31 {
+        world.desired.published[0].message = secs.to_string();
+        world.settle(secs);
+    }
+    assert_eq!(world.waits_until(31), at(11 + 300).uptime);
 }
 
 #[test]
