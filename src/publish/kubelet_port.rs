@@ -19,13 +19,18 @@ const MAX_CERTIFICATE_BYTES: u64 = 1 << 20;
 ///
 /// # Errors
 /// When the certificate cannot be read, naming its file.
-pub fn client(mut config: Config, port: &Port) -> Result<Client> {
+pub fn client(config: Config, port: &Port) -> Result<Client> {
+    Ok(Client::try_from(to_port(config, port)?)?)
+}
+
+fn to_port(mut config: Config, port: &Port) -> Result<Config> {
     let certificates = certificates(&port.certificate).with_context(|| port.certificate.display().to_string())?;
     config.cluster_url = format!("https://{}/", port.address).parse()?;
     config.tls_server_name = certificates.first().and_then(name_of);
     config.root_cert = Some(certificates.into_iter().map(|block| block.contents).collect());
     config.default_retry = false;
-    Ok(Client::try_from(config)?)
+    config.accept_invalid_certs = false; // whatever the kubeconfig says of the API server
+    Ok(config)
 }
 
 fn certificates(path: &Path) -> Result<Vec<Pem>> {
@@ -42,4 +47,22 @@ fn name_of(certificate: &Pem) -> Option<String> {
         GeneralName::DNSName(name) => Some((*name).to_owned()),
         _ => None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kubelets_certificate_is_verified_even_if_that_of_the_api_server_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let port = Port { address: "127.0.0.1:10250".parse().unwrap(), certificate: dir.path().join("kubelet.crt") };
+        let certificate = rcgen::generate_simple_self_signed(["node-1".to_owned()]).unwrap().cert;
+        std::fs::write(&port.certificate, certificate.pem()).unwrap();
+        let mut config = Config::new("https://10.0.0.1".parse().unwrap());
+        config.accept_invalid_certs = true;
+        let config = to_port(config, &port).unwrap();
+        assert_eq!((config.accept_invalid_certs, config.tls_server_name.as_deref()), (false, Some("node-1")));
+        assert_eq!(config.root_cert.unwrap(), [certificate.der().to_vec()]);
+    }
 }
