@@ -178,8 +178,9 @@ impl Agent {
             desired.node_uid = Some(uid);
             // What the Node does not show is published by the next evaluation, which knows what suppresses problems.
             desired.published = self.names.translate(&shown, &written, now);
-            // From here on, a change is a transition from what the Node shows.
-            desired.conditions.retain(|known| !kinds.contains(&known.kind));
+            // From here on, a change is a transition from what the Node shows. A problem that it does not show is still to come.
+            let is_to_come = |known: &Condition| known.kind.is_published() && known.is_problem();
+            desired.conditions.retain(|known| !kinds.contains(&known.kind) && !is_to_come(known));
             desired.conditions.extend(shown);
         });
     }
@@ -240,6 +241,12 @@ impl Agent {
         if from.as_ref().is_none_or(|from| from.status != to.status) {
             self.metrics.transition(to.kind, to.status);
         }
+        // Before the Node is seen nothing has been on it, and what is on it may hold a problem back.
+        let is_on_node = !to.kind.is_published() || self.desired.borrow().node_uid.is_some();
+        if to.is_problem() && !is_on_node {
+            return;
+        }
+        let from = from.filter(|_| is_on_node);
         let is_sent =
             self.transitions.try_send(Occurrence::Transition(Transition { from, to, at: clock::uptime() })).is_ok();
         if is_sent && self.transitions.capacity() == 0 {
@@ -347,6 +354,7 @@ fn written(names: ConditionNames, shown: &ObservedCondition, now: Uptime) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::condition::Finding;
     use crate::condition::suppression::MAINTENANCE_SIGNALS;
     use crate::facts::{NodeFacts, RequestCounts};
     use crate::timeline::Timeline;
@@ -363,6 +371,17 @@ mod tests {
             KubeletSeen { facts: watch::Sender::default().subscribe(), watched: watch::Sender::default().subscribe() };
         let (recorder, _) = Recorder::new(settings.records.clone(), Timeline::default(), troubles.clone());
         (Agent::new(&settings, metrics, troubles, desired, transitions, kubelet, recorder), received)
+    }
+
+    /// The reasons of the transitions that were passed on: before, empty if there was none, and after.
+    fn changes(transitions: &mut mpsc::Receiver<Occurrence>) -> Vec<(String, String)> {
+        let all = std::iter::from_fn(|| transitions.try_recv().ok()).map(|occurrence| match occurrence {
+            Occurrence::Transition(Transition { from, to, .. }) => {
+                (from.map(|from| from.reason).unwrap_or_default(), to.reason)
+            }
+            Occurrence::Note { reason, .. } => (String::new(), reason.to_owned()),
+        });
+        all.collect()
     }
 
     /// A Node that shows these conditions, healthy.
@@ -394,7 +413,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_problem_from_before_the_node_was_seen_is_a_new_one_to_a_node_in_maintenance() {
-        let (mut agent, _transitions) = agent();
+        let (mut agent, mut transitions) = agent();
         let kind = ConditionType::NodeStorageHealthy;
         agent.report(kind, View::found(Reason::StorageFull, "m"));
         agent.show().await.unwrap();
@@ -406,6 +425,36 @@ mod tests {
         let shown = agent.desired.borrow().published.clone();
         let shown: Vec<_> = shown.iter().map(|one| (one.name, one.status, one.reason.as_str())).collect();
         assert_eq!(shown, [(kind.name(), Status::Unknown, "NodeInMaintenance")]);
+        api.node.as_mut().unwrap().signals.clear();
+        agent.api_changed(&api);
+        agent.show().await.unwrap();
+        let wanted = [("", "NodeInMaintenance"), ("NodeInMaintenance", "StorageFull")];
+        assert_eq!(changes(&mut transitions), wanted.map(|(from, to)| (from.to_owned(), to.to_owned())));
+    }
+
+    #[tokio::test]
+    async fn a_problem_from_before_the_node_was_seen_is_one_transition() {
+        for shown in [&[][..], &[ConditionType::NodeStorageHealthy]] {
+            let (mut agent, mut transitions) = agent();
+            agent.report(ConditionType::NodeStorageHealthy, View::found(Reason::StorageFull, "m"));
+            agent.show().await.unwrap();
+            agent.api_changed(&node(shown));
+            agent.show().await.unwrap();
+            agent.show().await.unwrap();
+            let from = if shown.is_empty() { "" } else { "StorageIsHealthy" };
+            assert_eq!(changes(&mut transitions), [(from.to_owned(), "StorageFull".to_owned())]);
+        }
+    }
+
+    #[tokio::test]
+    async fn before_the_node_is_seen_a_transition_is_from_nothing() {
+        let (mut agent, mut transitions) = agent();
+        for reason in [Reason::NodeBootstrapping, Reason::BootstrapStageLate] {
+            agent.report(ConditionType::NodeBootstrapped, View::Unknown(Finding::new(reason, "m")));
+            agent.show().await.unwrap();
+        }
+        let wanted = ["NodeBootstrapping", "BootstrapStageLate"];
+        assert_eq!(changes(&mut transitions), wanted.map(|to| (String::new(), to.to_owned())));
     }
 
     #[tokio::test]
@@ -418,13 +467,8 @@ mod tests {
         agent.show().await.unwrap();
         agent.api_changed(&node(&[ConditionType::KubeletHealthy]));
         agent.show().await.unwrap();
-        let to = |occurrence| match occurrence {
-            Occurrence::Transition(Transition { to, .. }) => to.kind.name(),
-            Occurrence::Note { .. } => "a note",
-        };
-        let mut seen: Vec<_> = std::iter::from_fn(|| transitions.try_recv().ok()).map(to).collect();
-        seen.sort_unstable();
-        assert_eq!(seen, ["KubeletHealthy", chrony.name(), oom.name()]);
+        let wanted = ["KubeletIsHealthy", Reason::healthy(chrony).spec().name, "OOMKilling"];
+        assert_eq!(changes(&mut transitions), wanted.map(|to| (String::new(), to.to_owned())));
         let mut published: Vec<_> = agent.desired.borrow().published.iter().map(|one| one.name).collect();
         published.sort_unstable();
         assert_eq!(published, ["KubeletHealthy", chrony.name()]);

@@ -223,6 +223,8 @@ impl ConditionState {
             self.problems.retain(|problem| problem.absent_since.is_none());
         }
         let problem = self.problem_to_show(healthy_for, now).cloned();
+        // What the Node has not shown yet may have begun long ago.
+        let first = problem.as_ref().filter(|_| self.shown.is_none()).map(|problem| problem.since);
         let shown = problem.as_ref().map(|problem| problem.name.clone());
         self.problems.retain(|problem| !problem.is_over(healthy_for, now) || Some(&problem.name) == shown.as_ref());
         let mut condition = match problem {
@@ -237,7 +239,7 @@ impl ConditionState {
             condition = shown.clone();
         }
         let same = self.shown.as_ref().filter(|shown| shown.status == condition.status);
-        condition.since = same.map_or(now, |shown| shown.since);
+        condition.since = same.map_or_else(|| first.unwrap_or(now), |shown| shown.since);
         self.shown = Some(condition);
         self.shown.clone()
     }
@@ -470,6 +472,16 @@ mod tests {
         assert_eq!(well.evaluate(at(1))[0].since, at(0), "the Node has shown no other status");
         well.report(KubeletHealthy, View::Unexplained(finding(Reason::KubeletNotFound)), at(2));
         assert_shows(&mut well, 2, Status::Unknown, "KubeletNotFound");
+    }
+
+    #[test]
+    fn a_problem_from_before_the_node_was_seen_has_the_time_when_it_began() {
+        let mut engine = engine();
+        engine.report(KubeletHealthy, problem(Reason::KubeletCrashed), at(1));
+        assert_shows(&mut engine, 1, Status::False, "KubeletCrashed");
+        engine.node_seen(&[]);
+        engine.report(KubeletHealthy, problem(Reason::KubeletCrashed), at(50));
+        assert_eq!(engine.evaluate(at(50))[0].since, at(1));
     }
 
     #[test]

@@ -51,24 +51,13 @@ pub struct EventQueue {
     degraded_at: Option<Uptime>,
     /// The types of the conditions that the Node had when it was first seen. Those of ours are from an earlier run of the agent.
     first_shown: Option<Vec<String>>,
-    /// When that was.
-    seen_at: Uptime,
 }
 
 impl EventQueue {
     pub fn new(now: Uptime) -> Self {
         let [budget, custom_budget] = [(); 2].map(|()| Budget::new(MAX_PER_HOUR, HOUR));
         let check_at = now + CHECK_TROUBLES_EVERY;
-        Self {
-            next: None,
-            is_dry_run: false,
-            budget,
-            custom_budget,
-            check_at,
-            degraded_at: None,
-            first_shown: None,
-            seen_at: Uptime::ZERO,
-        }
+        Self { next: None, is_dry_run: false, budget, custom_budget, check_at, degraded_at: None, first_shown: None }
     }
 
     /// Sends an Event for each transition until it is dropped.
@@ -81,7 +70,6 @@ impl EventQueue {
         if self.first_shown.is_none() {
             self.first_shown =
                 Some(seen(api, Uptime::MAX).await.conditions.into_iter().map(|condition| condition.kind).collect());
-            self.seen_at = uptime();
         }
         loop {
             if let Some((event, at)) = &self.next {
@@ -108,9 +96,7 @@ impl EventQueue {
         // The first state is an Event only if it is a warning; otherwise each start of the agent would create Events. If the Node shows this
         // condition from an earlier run of the agent, the transition from there follows, if there is one.
         let is_on_node = || self.first_shown.iter().flatten().any(|shown| shown == to.kind.name());
-        // What it was before the Node was seen has been on no Node.
-        let was_shown = from.is_some_and(|from| at >= self.seen_at || from.is_problem());
-        if was_shown || (warning && !is_on_node()) {
+        if from.is_some() || (warning && !is_on_node()) {
             let note = format!("{} is {}: {}", to.kind.name(), to.status.name(), to.message);
             self.push(to.reason, &note, warning, is_custom, at);
         }
@@ -304,19 +290,6 @@ mod tests {
         assert_eq!(sent, MAX_PER_HOUR - 3);
         queue.add(transition(Reason::KubeletCrashed, at(0)));
         assert!(queue.next.is_some(), "they take nothing from nodevigil's own");
-    }
-
-    #[test]
-    fn what_it_was_before_the_node_was_seen_becomes_no_event_unless_that_was_a_problem() {
-        let mut queue = EventQueue { seen_at: at(60), ..queue() };
-        let mut is_sent = |from, to, secs| {
-            queue.add(Transition { from: Some(condition(from)), to: condition(to), at: at(secs) });
-            queue.next.take().is_some()
-        };
-        assert!(!is_sent(Reason::KubeletStarting, Reason::KubeletIsHealthy, 59));
-        assert!(is_sent(Reason::KubeletStarting, Reason::KubeletIsHealthy, 60));
-        assert!(is_sent(Reason::KubeletCrashed, Reason::KubeletIsHealthy, 59));
-        assert!(is_sent(Reason::KubeletStarting, Reason::KubeletCrashed, 59));
     }
 
     #[test]
