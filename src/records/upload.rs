@@ -141,7 +141,7 @@ fn client(settings: &RecordSettings) -> anyhow::Result<Client> {
         client = client.tls_certs_only(certificates);
     }
     client = match &settings.upload_proxy {
-        Some(proxy) => client.proxy(Proxy::all(proxy).map_err(reqwest::Error::without_url)?),
+        Some(proxy) => client.proxy(Proxy::all(&**proxy).map_err(reqwest::Error::without_url)?),
         None => client.no_proxy(),
     };
     Ok(client.build()?)
@@ -234,7 +234,7 @@ mod tests {
     #[tokio::test]
     async fn a_proxy_is_asked_for_the_server() {
         let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let upload_proxy = Some(format!("http://{}", proxy.local_addr().unwrap()));
+        let upload_proxy = Some(format!("http://{}", proxy.local_addr().unwrap()).try_into().unwrap());
         let client = client(&RecordSettings { upload_proxy, ..RecordSettings::default() }).unwrap();
         let request = tokio::spawn(client.put("https://records.example.com/a.json").send());
         let (connection, _) = proxy.accept().await.unwrap();

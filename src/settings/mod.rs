@@ -18,7 +18,7 @@ pub use custom::CustomSettings;
 use custom::TypeName;
 pub use load::*;
 pub use rule::RuleName;
-pub use values::{NodeIp, ProviderId, Secs, SocketUrl, UploadUrl};
+pub use values::{HealthzUrl, NodeIp, ProviderId, ProxyUrl, Secs, SocketUrl, UploadUrl};
 
 use crate::condition::profile::{ConditionNames, Profile};
 use crate::condition::{Reason, ShownAs};
@@ -69,8 +69,9 @@ pub struct KubeletSettings {
     /// The unit that runs the kubelet. Default: the first known unit that systemd has loaded.
     #[serde(deserialize_with = "values::service")]
     pub unit: Option<String>,
-    /// The URL at which nodevigil probes the kubelet. Default: from the kubelet's configuration.
-    pub healthz_url: Option<String>,
+    /// The URL at which nodevigil probes the kubelet: `http://`, an IP address or `localhost`, a port and a path. Default: from the
+    /// kubelet's configuration.
+    pub healthz_url: Option<HealthzUrl>,
     /// How long the kubelet and the container runtime may take after a start until they answer, in seconds.
     pub start_grace_secs: Secs<1, 3600, 120>,
 }
@@ -84,9 +85,11 @@ pub struct KubernetesSettings {
     pub publish: Publish,
     /// The kubeconfig that nodevigil uses. Default: the first that exists of /etc/nodevigil/kubeconfig, the pod's service account and
     /// the kubelet's kubeconfig.
+    #[serde(deserialize_with = "values::path")]
     pub kubeconfig: Option<PathBuf>,
     /// The Node's name. Default: the name in the credential. In a pod: the name of the pod's Node. Otherwise: the name with which the kubelet
     /// registers.
+    #[serde(deserialize_with = "values::node_name")]
     pub node_name: Option<String>,
     /// The longest random wait, in seconds, before a request that can wait. The agent waits after its start, and during and after a
     /// failure of the API server, so that the agents of a cluster do not send their requests at once. A problem does not wait, but its
@@ -156,6 +159,7 @@ pub struct RuntimeSettings {
 pub struct StorageSettings {
     /// Where the container runtime keeps its files. Default: the usual directory of the runtime at the kubelet's socket. nodevigil probes
     /// the file systems of these directories and of the kubelet's.
+    #[serde(deserialize_with = "values::paths")]
     pub runtime_paths: Vec<PathBuf>,
 }
 
@@ -230,13 +234,16 @@ pub struct RecordSettings {
     /// Default: nowhere.
     pub upload_url: Option<UploadUrl>,
     /// A file with a bearer token for the upload.
+    #[serde(deserialize_with = "values::path")]
     pub upload_token_file: Option<PathBuf>,
     /// A file with headers for the upload, one on each line: `Name: value`.
+    #[serde(deserialize_with = "values::path")]
     pub upload_headers_file: Option<PathBuf>,
     /// A PEM file with the certificate authorities of the server. Default: those of the host.
+    #[serde(deserialize_with = "values::path")]
     pub upload_ca_file: Option<PathBuf>,
     /// The URL of a proxy for the upload.
-    pub upload_proxy: Option<String>,
+    pub upload_proxy: Option<ProxyUrl>,
 }
 
 impl Default for RecordSettings {

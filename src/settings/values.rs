@@ -2,9 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use hyper::Uri;
+use hyper::http::uri::Scheme;
 use kubelet_config::kubelet::endpoint::socket_path;
+use reqwest::Url;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
 use super::ReasonSettings;
@@ -53,6 +57,21 @@ pub fn service<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Stri
     Ok(unit.map(|unit| if unit.ends_with(".service") { unit } else { unit + ".service" }))
 }
 
+/// The path of a file.
+pub fn path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf>, D::Error> {
+    Ok(Option::<AbsolutePath>::deserialize(deserializer)?.map(|path| path.0))
+}
+
+/// Paths of directories.
+pub fn paths<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PathBuf>, D::Error> {
+    Ok(Vec::<AbsolutePath>::deserialize(deserializer)?.into_iter().map(|path| path.0).collect())
+}
+
+/// The name of a Node.
+pub fn node_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    Ok(Option::<NodeName>::deserialize(deserializer)?.map(|name| name.0))
+}
+
 /// A value that is checked while it is parsed.
 macro_rules! checked {
     ($name:ident($inner:ty as $text:literal) -> $borrowed:ty, $is_right:expr, $wanted:expr) => {
@@ -69,9 +88,11 @@ macro_rules! checked {
                 if is_right(&value) {
                     Ok(Self(value))
                 } else {
-                    // A URL can have a user or a signature in it.
-                    let value =
-                        redact::sanitize_line(&format!("{value:?}"), $crate::settings::values::MAX_QUOTED_BYTES);
+                    let value = match format!("{value:?}") {
+                        // A URL with a password or a signature in it.
+                        text if text.contains(['@', '?']) => "the value".to_owned(),
+                        text => redact::sanitize_line(&text, $crate::settings::values::MAX_QUOTED_BYTES),
+                    };
                     Err(format!("{value} is invalid: expected {}", $wanted))
                 }
             }
@@ -95,9 +116,35 @@ checked!(NodeIp(String as "String") -> str, is_node_ip,
 checked!(ProviderId(String as "String") -> str,
     |text| text.split_once("://").is_some_and(|(scheme, id)| !scheme.is_empty() && !id.is_empty()),
     "PROVIDER://ID, such as hcloud://12345678");
-checked!(UploadUrl(String as "String") -> str,
-    |text| text.starts_with("https://") && text.contains("{record}"),
-    "https://HOST/PATH with {record} in it, such as https://records.example.com/{node}/{record}.json");
+checked!(UploadUrl(String as "String") -> str, is_upload_url,
+    "https://HOST/PATH with {record} in the path, such as https://records.example.com/{node}/{record}.json");
+checked!(ProxyUrl(String as "String") -> str, is_proxy_url, "http://HOST:PORT, such as http://proxy.example.com:3128");
+checked!(HealthzUrl(String as "String") -> str, is_healthz_url,
+    "http://ADDRESS:PORT/PATH with an IP address or localhost, such as http://127.0.0.1:10248/healthz");
+checked!(NodeName(String as "String") -> str,
+    |text| !text.is_empty() && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c)),
+    "the name of a Node: lower-case letters, digits, `-` and `.`");
+checked!(AbsolutePath(PathBuf as "PathBuf") -> Path, |path| path.is_absolute(), "a path that begins with /");
+
+/// Whether the agent can probe it: it looks no name up.
+fn is_healthz_url(text: &str) -> bool {
+    let is_address = |host: &str| host == "localhost" || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+    let is_right = |url: Uri| {
+        url.scheme() == Some(&Scheme::HTTP) && url.host().is_some_and(is_address) && url.port_u16().is_some()
+    };
+    text.parse().is_ok_and(is_right)
+}
+
+fn is_upload_url(text: &str) -> bool {
+    let url = Url::parse(&text.replace("{node}", "n").replace("{record}", "RECORD"));
+    url.is_ok_and(|url| url.scheme() == "https" && url.path().contains("RECORD") && !url.path().contains("%7B"))
+}
+
+/// As reqwest takes it: without a scheme it is http.
+fn is_proxy_url(text: &str) -> bool {
+    let url = if text.contains("://") { Url::parse(text) } else { Url::parse(&format!("http://{text}")) };
+    url.is_ok_and(|url| ["http", "https"].contains(&url.scheme()) && url.has_host())
+}
 
 /// As in the kubelet's --node-ip.
 fn is_node_ip(text: &str) -> bool {

@@ -234,8 +234,9 @@ impl Loop {
 
     fn set_prober(&mut self, facts: &KubeletFacts) {
         let pid = self.kubelet.running.id.pid;
-        let url = match (&self.inputs.settings.kubelet.healthz_url, &facts.healthz) {
-            (Some(url), _) | (None, Healthz::Url(url)) => url,
+        let url = match (self.inputs.settings.kubelet.healthz_url.as_deref(), &facts.healthz) {
+            (Some(url), _) => url,
+            (None, Healthz::Url(url)) => url.as_str(),
             (None, Healthz::Disabled) => {
                 self.prober = None;
                 return self.observe(Observation::NotProbed(pid));
