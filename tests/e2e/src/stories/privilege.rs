@@ -12,8 +12,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use self::attempts::{
-    APPLY, Attempt, By, CORE_EVENTS, EVENTS, JSON, LEASES, MERGE, STRATEGIC, condition, core_event, event, node_path,
-    post, status_path,
+    APPLY, Attempt, By, EVENTS, JSON, LEASES, MERGE, STRATEGIC, condition, event, node_path, post, status_path,
 };
 use crate::scene::Scene;
 use crate::support::control_plane::ControlPlane;
@@ -213,13 +212,9 @@ impl<'a> Trial<'a> {
     }
 
     /// A condition and an Event, as the agent writes them.
-    fn own(&self) -> [Request; 3] {
+    fn own(&self) -> [Request; 2] {
         let (path, body) = of_nodes::applied(&self.node, &json!([condition("KubeletHealthy", "False")]));
-        [
-            Attempt::patch("", path, APPLY, body).request,
-            post("", EVENTS, event("Node", &self.node)).request,
-            post("", CORE_EVENTS, core_event("Node", &self.node)).request,
-        ]
+        [Attempt::patch("", path, APPLY, body).request, post("", EVENTS, event("Node", &self.node)).request]
     }
 
     /// Fails if the credential is worth nothing: then it would be refused everything.

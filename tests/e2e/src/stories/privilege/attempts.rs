@@ -9,9 +9,9 @@ pub const STRATEGIC: &str = "application/strategic-merge-patch+json";
 pub const MERGE: &str = "application/merge-patch+json";
 pub const JSON_PATCH: &str = "application/json-patch+json";
 pub const JSON: &str = "application/json";
-pub const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
+pub const EVENTS: &str = "/api/v1/namespaces/default/events";
+const OTHER_EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
 pub const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
-pub const CORE_EVENTS: &str = "/api/v1/namespaces/default/events";
 /// What RBAC answers.
 const CANNOT: &str = " cannot ";
 
@@ -96,18 +96,6 @@ pub fn condition(kind: &str, status: &str) -> Value {
 /// An Event of the agent's about an object.
 pub fn event(kind: &str, name: &str) -> Value {
     json!({
-        "apiVersion": "events.k8s.io/v1", "kind": "Event",
-        "metadata": {"generateName": "nodevigil-", "namespace": "default"},
-        "eventTime": "2026-11-21T09:00:00.000000Z",
-        "reportingController": "nodevigil.io/agent", "reportingInstance": "x",
-        "action": "Transition", "reason": "KubeletCrashed", "type": "Warning", "note": "n",
-        "regarding": {"apiVersion": "v1", "kind": kind, "name": name, "namespace": namespace(kind)},
-    })
-}
-
-/// The same in the older API.
-pub fn core_event(kind: &str, name: &str) -> Value {
-    json!({
         "apiVersion": "v1", "kind": "Event",
         "metadata": {"generateName": "nodevigil-", "namespace": "default"},
         "eventTime": "2026-11-21T09:00:00.000000Z",
@@ -118,13 +106,26 @@ pub fn core_event(kind: &str, name: &str) -> Value {
     })
 }
 
+/// The same in the group that the agent does not use.
+fn other_event(kind: &str, name: &str) -> Value {
+    json!({
+        "apiVersion": "events.k8s.io/v1", "kind": "Event",
+        "metadata": {"generateName": "nodevigil-", "namespace": "default"},
+        "eventTime": "2026-11-21T09:00:00.000000Z",
+        "reportingController": "nodevigil.io/agent", "reportingInstance": "x",
+        "action": "Transition", "reason": "KubeletCrashed", "type": "Warning", "note": "n",
+        "regarding": {"apiVersion": "v1", "kind": kind, "name": name, "namespace": namespace(kind)},
+    })
+}
+
 fn namespace(kind: &str) -> Value {
     if kind == "Node" { Value::Null } else { "default".into() }
 }
 
 /// Attempts on Events. The administrator has created one about a Pod that is named as the node is.
 pub fn of_events(node: &str, other: &str) -> Vec<Attempt> {
-    const ABOUT: By = By::Policy("Events about its own Node only");
+    const ABOUT: &str = "Events about its own Node only";
+    const NAME: &str = "in the name of nodevigil.io/agent only";
     const METADATA: By = By::Policy("may give Events a name");
     const ONLY_CREATE: By = By::Both("may only create Events");
     let own_with = |what, key: &str, value: Value| {
@@ -136,21 +137,23 @@ pub fn of_events(node: &str, other: &str) -> Vec<Attempt> {
     let owner = json!([{"apiVersion": "v1", "kind": "Node", "name": other, "uid": "0-0"}]);
     let mut related = event("Node", node);
     related["related"] = json!({"kind": "Pod", "name": "p", "namespace": "default"});
-    let mut of_the_kubelet = event("Node", node);
-    of_the_kubelet["reportingController"] = "kubelet".into();
-    let mut from_the_kubelet = core_event("Node", node);
+    let (mut of_the_kubelet, mut from_the_kubelet) = (event("Node", node), event("Node", node));
+    of_the_kubelet["reportingComponent"] = "kubelet".into();
     from_the_kubelet["source"]["component"] = "kubelet".into();
+    let mut other_of_the_kubelet = other_event("Node", node);
+    other_of_the_kubelet["reportingController"] = "kubelet".into();
     let series = json!({"series": {"count": 9, "lastObservedTime": "2026-11-21T09:01:00.000000Z"}});
     vec![
-        post("an Event about a Pod", EVENTS, event("Pod", "p")).by(ABOUT),
-        post("an Event about another Node", EVENTS, event("Node", other)).by(ABOUT),
-        post("an Event that is related to a Pod", EVENTS, related).by(ABOUT),
-        post("an Event about another Node, in the older API", CORE_EVENTS, core_event("Node", other)).by(ABOUT),
-        post("an Event about a Pod, in the older API", CORE_EVENTS, core_event("Pod", "p")).by(ABOUT),
-        post("an Event in the kubelet's name", EVENTS, of_the_kubelet)
-            .by(By::Policy("in the name of nodevigil.io/agent only")),
-        post("an Event from the kubelet, in the older API", CORE_EVENTS, from_the_kubelet)
-            .by(By::Policy("in the name of nodevigil.io/agent only")),
+        post("an Event about a Pod", EVENTS, event("Pod", "p")).by(By::Policy(ABOUT)),
+        post("an Event about another Node", EVENTS, event("Node", other)).by(By::Policy(ABOUT)),
+        post("an Event that is related to a Pod", EVENTS, related).by(By::Policy(ABOUT)),
+        post("an Event in the kubelet's name", EVENTS, of_the_kubelet).by(By::Policy(NAME)),
+        post("an Event from the kubelet", EVENTS, from_the_kubelet).by(By::Policy(NAME)),
+        post("its own Event, in events.k8s.io", OTHER_EVENTS, other_event("Node", node)),
+        post("an Event about a Pod, in events.k8s.io", OTHER_EVENTS, other_event("Pod", "p")).by(By::Both(ABOUT)),
+        post("an Event about another Node, in events.k8s.io", OTHER_EVENTS, other_event("Node", other))
+            .by(By::Both(ABOUT)),
+        post("an Event in the kubelet's name, in events.k8s.io", OTHER_EVENTS, other_of_the_kubelet).by(By::Both(NAME)),
         own_with("an Event that is deleted with another Node", "ownerReferences", owner),
         own_with("an Event with a finalizer", "finalizers", json!(["example.com/stay"])),
         own_with("an Event with a label", "labels", json!({"tier": "gold"})),
