@@ -17,7 +17,8 @@ use super::{CALL_TIMEOUT, Systemd, read};
 const MAX_OUTPUT_BYTES: u64 = 64 << 10;
 /// What it and its children may use.
 const MEMORY_MAX_BYTES: u64 = 256 << 20;
-const TASKS_MAX: u64 = 64;
+/// A program in Go starts about as many threads as there are CPUs, and crashes if it cannot.
+const TASKS_MAX: u64 = 512;
 /// A command must not slow down what the other conditions measure.
 const WEIGHT: u64 = 10;
 /// systemd waits for a killed process for so long, twice, and then gives the unit up.
