@@ -25,6 +25,9 @@ Install it in kube-system, because the roles and policies name the ServiceAccoun
 with the default values. A chart that depends on this one turns it off with `nodevigil.enabled=false`. Helm installs the policies after the roles; if you need them earlier,
 apply packaging/kubernetes/policy.yaml first and set `policy=false`. On a host where `nodevigil.service` runs, the pod waits, because a node has only one agent.
 
+The namespace must admit privileged pods. On OpenShift, first run `oc adm policy add-scc-to-user privileged -z nodevigil -n kube-system` (not tested). GKE Autopilot admits
+none.
+
 ## What the pod may do
 
 The container is privileged, because a container runtime lets no other container open `/dev/kmsg`, the kernel's log. It shares the host's network and process ids. The
