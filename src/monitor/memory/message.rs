@@ -30,7 +30,7 @@ pub fn runs_out(reading: &Reading, lost_bytes_per_sec: u64) -> String {
 /// With the bytes of files that are read again each second.
 pub fn thrashes(reading: &Reading, reread_bytes_per_sec: u64) -> String {
     format!(
-        "{}: the kernel drops pages of files that are needed again at once, and reads back {} MiB/s of them while {} MiB fit into memory",
+        "{}: each second the kernel reads back {} MiB of file pages that it has just dropped, as only {} MiB fit into memory",
         available(reading),
         reread_bytes_per_sec / MIB,
         reading.file_bytes / MIB
@@ -39,7 +39,7 @@ pub fn thrashes(reading: &Reading, reread_bytes_per_sec: u64) -> String {
 
 /// With the share of the time in which all programs wait.
 pub fn loses_time(reading: &Reading, percent: u128) -> String {
-    format!("{}: all programs wait for memory {percent} % of the time", available(reading))
+    format!("{}: all tasks stall on memory for {percent} % of the time", available(reading))
 }
 
 pub fn oom_killed(kill: &OomKill) -> String {

@@ -137,8 +137,8 @@ fn thrashing_is_reported_after_a_minute_and_until_then_nothing_changes() {
     memory.observe(thrashing(60));
     let [health, outlook] = findings(&memory).map(Option::unwrap);
     assert_eq!((health.reason, outlook.reason), (Reason::MemoryThrashing, Reason::MemoryRunsOut));
-    let message = "200 MiB (1 %) of the host's memory is available: the kernel drops pages of files that are needed again at once, and \
-                   reads back 100 MiB/s of them while 100 MiB fit into memory";
+    let message = "200 MiB (1 %) of the host's memory is available: each second the kernel reads back 100 MiB of file pages that it has \
+                   just dropped, as only 100 MiB fit into memory";
     assert_eq!((health.message.as_str(), outlook.message.as_str()), (message, message));
     memory.observe(Reading { available_bytes: 900 * MIB, ..thrashing(61) });
     assert_eq!(findings(&memory)[0], None);
@@ -156,7 +156,7 @@ fn a_host_that_loses_its_time_thrashes_on_a_slow_disk_too_and_a_limited_cgroup_d
     };
     let memory = observed((0..61).map(loses(45, 700, 3)));
     let finding = findings(&memory)[0].clone().unwrap();
-    let message = "700 MiB (4 %) of the host's memory is available: all programs wait for memory 45 % of the time";
+    let message = "700 MiB (4 %) of the host's memory is available: all tasks stall on memory for 45 % of the time";
     assert_eq!((finding.reason, finding.message.as_str()), (Reason::MemoryThrashing, message));
     assert_eq!(findings(&observed((0..61).map(loses(35, 700, 3))))[0], None);
     for available_mib in [9000, 700] {

@@ -98,7 +98,7 @@ fn thrash(guest: &mut BareGuest, watch: &NodeWatch) -> Result<()> {
     guest.enter(THRASH)?;
     let thrashes = health.wait_longer_for(healthy.at, THRASHES_WITHIN, "False", "MemoryThrashing")?;
     let has = |part: &str| thrashes.message.contains(part);
-    ensure!(has("the kernel drops pages of files") && has("and reads back ") && has("dd (pid "), "{thrashes:?}");
+    ensure!(has("the kernel reads back ") && has("just dropped") && has("dd (pid "), "{thrashes:?}");
     outlook.wait_for(healthy.at, "True", "MemoryRunsOut")?;
     let ended = Instant::now();
     guest.enter("killall dd")?;
