@@ -28,7 +28,7 @@ const READ_EVERY: Duration = Duration::from_secs(3);
 /// Reads the state of systemd units, cloud-init's status, the kubelet's /healthz, and the Node with the kubelet's credential.
 /// Changes nothing. Works without the agent. Needs root.
 ///
-/// Exit code: 0 the node is ready; 1 a stage is late or has failed, the deadline has passed, or the command failed; 2 the node is on its way and the deadline has not passed, or its stage is unknown.
+/// Exit code: 0 the node is ready; 1 a stage is late or has failed, the deadline has passed, or the command failed; 2 the node is not ready yet and the deadline has not passed, or its stage is unknown.
 #[derive(Debug, clap::Args)]
 pub struct Bootstrap {
     /// Wait until the node is ready, at most this long, such as 90s or 10m

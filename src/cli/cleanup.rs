@@ -22,8 +22,8 @@ const ALL_DEADLINE: Duration = Duration::from_mins(4);
 
 /// Remove nodevigil's conditions and taints from the Node, to uninstall nodevigil
 ///
-/// Changes nothing else on the Node. Stop the agent first (systemctl disable --now nodevigil), because it would publish them again: the
-/// command fails while the agent is running.
+/// Changes nothing else on the Node. Stop the agent first (systemctl disable --now nodevigil): it would publish them again, so the command
+/// fails while the agent is running.
 ///
 /// Exit code: 0 the Node has no conditions or taints of nodevigil, 1 some may remain.
 #[derive(Debug, clap::Args)]

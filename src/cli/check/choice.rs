@@ -18,7 +18,7 @@ pub struct Choice {
     /// Check only these rules: ids, names or the start of ids (SD001,FL); can be repeated
     #[arg(long, value_name = "RULES", value_delimiter = ',')]
     select: Vec<RuleName>,
-    /// Do not check these rules, nor, without --select, those of the setting `[check] ignore`; can be repeated
+    /// Skip these rules; can be repeated. Without --select, the rules of the setting `[check] ignore` are skipped too
     #[arg(long, value_name = "RULES", value_delimiter = ',')]
     ignore: Vec<RuleName>,
     /// Show only findings of this severity and worse; the exit code does not change [default: info; with --fix: error]

@@ -29,7 +29,7 @@ const MIN_INTERVAL_SECS: u64 = 5;
 /// The length of a check's name that leaves room for a number.
 const MAX_NAME_CHARS: usize = 36;
 
-/// Print the settings that do the same as configuration files of node-problem-detector
+/// Convert configuration files of node-problem-detector to settings, and print them
 ///
 /// Reads those of its system-log-monitor (kmsg, journald) and its custom-plugin-monitor. A comment explains each part that is not imported.
 ///

@@ -22,7 +22,7 @@ The columns:
 - **sampled**: *yes* if nodevigil needs several failed probes, or time, to detect the reason. In the first two minutes after boot and after the Node's
   creation, nodevigil publishes a sampled problem as `Unknown` with reason `NodeJustStarted`. It taints the Node for a sampled problem after a minute, for
   other problems at once.
-- **remedy**: the minimum that works if the problem is the node's own: *restart* the service, *reboot* the host, *replace* the machine.
+- **remedy**: the least action that repairs the node, if the problem is its own: *restart* the service, *reboot* the host, *replace* the machine.
   *none*: another node would usually have the same problem. nodevigil itself takes none of these actions.
 - **survives a boot**: *no* if nodevigil drops the problem when the host has booted since the Node showed it.
 

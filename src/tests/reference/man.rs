@@ -46,7 +46,7 @@ pub(super) const EXAMPLES: &[(&str, &str, &str)] = &[
     (
         "nodevigil-config-import-npd",
         "nodevigil config import-npd *-monitor.json >/etc/nodevigil/config.d/50-checks.toml",
-        "Write settings that do the same as these files of node-problem-detector.",
+        "Convert configuration files of node-problem-detector to settings.",
     ),
     ("nodevigil-records", "nodevigil records", "List the records of problems, the newest first."),
     ("nodevigil-records-show", "nodevigil records show", "Show the newest record."),
