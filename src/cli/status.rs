@@ -66,7 +66,7 @@ impl StatusCommand {
         match self.report(now) {
             Ok(report) => {
                 print(&self.output.render(&report, || text(&report, now, is_colored()))?)?;
-                Ok(exit_code(report.conditions.iter().map(ConditionReport::state)))
+                Ok(exit_code(report.conditions.iter().map(|shown| (shown.status, shown.is_problem))))
             }
             Err(why) => {
                 complain(&why);
@@ -222,7 +222,8 @@ mod tests {
     #[test]
     fn the_exit_code_is_that_of_the_worst_condition() {
         use Status::{False, True, Unknown};
-        let code = |statuses: &[_]| exit_code(report(statuses).conditions.iter().map(ConditionReport::state));
+        let state = |shown: &ConditionReport| (shown.status, shown.is_problem);
+        let code = |statuses: &[_]| exit_code(report(statuses).conditions.iter().map(state));
         assert_eq!([code(&[True, True]), code(&[Unknown, False]), code(&[True, Unknown]), code(&[])], [0, 1, 2, 2]);
     }
 

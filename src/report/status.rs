@@ -57,13 +57,6 @@ pub struct ConditionReport {
     pub is_problem: bool,
 }
 
-impl ConditionReport {
-    /// Its status, and whether it shows a problem.
-    pub fn state(&self) -> (Status, bool) {
-        (self.status, self.is_problem)
-    }
-}
-
 /// Whether conditions can be published on the Node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "lowercase")]
