@@ -47,7 +47,7 @@ pub(super) fn plugin_disabled(snapshot: &Snapshot, report: &mut Report) {
         if !runtime.is_whole {
             report.not_checked("RT002", "a configuration of the runtime that could be read whole");
         }
-        return;
+        return report.findings.extend(too_old(snapshot, runtime));
     };
     let (why, fix) = match *key {
         "disabled_plugins" => ("is disabled here, as in Docker's package", "remove this entry from disabled_plugins"),
@@ -56,7 +56,12 @@ pub(super) fn plugin_disabled(snapshot: &Snapshot, report: &mut Report) {
             "move these into hosts.toml files below this directory and delete them here, or delete config_path,",
         ),
         "TOML" => ("this is not valid TOML", "correct it"),
-        "plugins" => ("`version = 2` takes no short name of a plugin", "write io.containerd.grpc.v1.cri for cri"),
+        "UTF-8" => ("here is a byte order mark, or a byte that is not UTF-8", "delete it"),
+        "version" => ("it does not know this `version`", "write an older one, with its names of plugins,"),
+        "plugins" => (
+            "since `version = 2` it takes no short name of a plugin",
+            "delete it, or write the whole name, as io.containerd.grpc.v1.cri for cri,",
+        ),
         "default_runtime_name" => (
             "does not start: of the runtime that this default_runtime_name names, containerd has no table in `runtimes`",
             "correct the name, or add the table,",
@@ -66,7 +71,7 @@ pub(super) fn plugin_disabled(snapshot: &Snapshot, report: &mut Report) {
             "delete the line, and write SystemdCgroup = true in the options of runc",
         ),
     };
-    let message = if matches!(*key, "TOML" | "plugins") {
+    let message = if matches!(*key, "TOML" | "UTF-8" | "version" | "plugins") {
         format!("{} does not start, because {why}. Without a runtime the kubelet exits", name(runtime.kind))
     } else {
         format!(
@@ -89,6 +94,20 @@ pub(super) fn plugin_disabled(snapshot: &Snapshot, report: &mut Report) {
     report.add(Finding::new("RT002", Severity::Fatal, at.clone(), message).say(fix));
 }
 
+/// A containerd that has the service of Kubernetes 1.25 alone.
+fn too_old(snapshot: &Snapshot, runtime: &Runtime) -> Option<Finding> {
+    let theirs = runtime.version.as_ref().filter(|_| runtime.kind == RuntimeKind::Containerd)?;
+    let ours = snapshot.version.as_ref().filter(|version| version.minor.0 >= 26)?;
+    ([1, 0, 0]..[1, 6, 0]).contains(&release(theirs)).then(|| {
+        let message = format!(
+            "containerd {theirs} answers the kubelet with 'unknown service runtime.v1.RuntimeService', and kubelet {ours} \
+             exits: it needs containerd 1.6 or later"
+        );
+        let at = settings::place(snapshot, "containerRuntimeEndpoint");
+        Finding::new("RT002", Severity::Fatal, at, message).say("install a newer containerd")
+    })
+}
+
 /// Whether the kubelet asks the runtime for its driver, so that the setting does not matter.
 enum Asks {
     Yes,
@@ -101,7 +120,9 @@ fn asks(snapshot: &Snapshot, runtime: &Runtime) -> Asks {
     let name = name(runtime.kind);
     // The driver is told since containerd 2.0 and CRI-O 1.28.
     let answers = match &runtime.version {
-        Some(version) => Some(release(version) >= if runtime.kind == RuntimeKind::Crio { [1, 28] } else { [2, 0] }),
+        Some(version) => {
+            Some(release(version) >= if runtime.kind == RuntimeKind::Crio { [1, 28, 0] } else { [2, 0, 0] })
+        }
         // Schema 3 is containerd 2's.
         None => runtime.schema.filter(|schema| *schema >= 3).map(|_| true),
     };

@@ -10,6 +10,7 @@ use super::Runtime;
 use super::toml_file::{self, TomlFile, table};
 use crate::kubelet::location::{Located, Location};
 use crate::kubelet::systemd::glob;
+use crate::kubelet::text::to_u32;
 use crate::kubelet::tree::Tree;
 
 /// The file that containerd reads if no other is named.
@@ -31,14 +32,15 @@ const IMAGES_URI: &str = "io.containerd.cri.v1.images";
 pub(super) fn read(tree: &dyn Tree, main: &Path, version: Option<&str>, installed: bool) -> Runtime {
     let mut runtime = Runtime { version: version.map(str::to_owned), is_whole: true, ..Runtime::default() };
     let texts = load(tree, main, &mut runtime);
-    let files: Vec<TomlFile<'_>> = texts.iter().filter_map(|(path, text)| TomlFile::parse(path, text).ok()).collect();
+    let files: Vec<TomlFile<'_>> =
+        texts.iter().filter_map(|(path, text)| TomlFile::parse(path, text, true).ok()).collect();
     runtime.schema = files.first().map(schema);
     let is_whole = runtime.is_whole;
     if files.is_empty() && !(installed && is_whole) {
         return runtime;
     }
-    let major = version.map(|version| release(version)[0]).filter(|major| *major > 0);
-    let major = major.or_else(|| runtime.schema.filter(|schema| *schema > 2).map(|_| 2));
+    let release = version.map(release).filter(|release| release[0] > 0);
+    let major = release.map(|[major, ..]| major).or_else(|| runtime.schema.filter(|schema| *schema > 2).map(|_| 2));
     // Where the version is not known, only what both would do is certain.
     let [old, new] = [1, 2].map(|guess| sections(&files, major.unwrap_or(guess), RUNTIME_URI));
     let driver = |sections: &[Section<'_>]| driver(sections, main, is_whole);
@@ -49,12 +51,11 @@ pub(super) fn read(tree: &dyn Tree, main: &Path, version: Option<&str>, installe
     }
     let directory = |sections: &[Section<'_>]| string(sections, &["cni", "conf_dir"]);
     runtime.cni_conf_dir = directory(&old).filter(|of_old| directory(&new).as_ref() == Some(of_old));
-    runtime.cri_disabled = runtime.cri_disabled.or_else(|| files.iter().find_map(|file| disabled(file, major)));
-    // Containerd 2 knows no such key and takes every name, and so do those before 1.3.
-    if version.is_some_and(|version| ([1, 3]..[2, 0]).contains(&release(version))) {
-        let found = runtime.cri_disabled.or_else(|| files.iter().find_map(short_name));
-        runtime.cri_disabled = found.or_else(|| old_switch(&old));
-    }
+    let too_new = release.zip(files.last()).and_then(|(release, file)| too_new(file, release));
+    let found = runtime.cri_disabled.or(too_new).or_else(|| files.iter().find_map(|file| disabled(file, major)));
+    let found = found.or_else(|| files.iter().find_map(|file| short_name(file, release)));
+    // Containerd 2 knows no such key, and so do those before 1.3.
+    runtime.cri_disabled = found.or_else(|| old_switch(&old).filter(|_| release.is_some_and(is_strict)));
     if runtime.cri_disabled.is_none() && is_whole {
         let [old_images, new_images] = [1, 2].map(|guess| sections(&files, major.unwrap_or(guess), IMAGES_URI));
         let registries = two_registries(&old_images).filter(|_| two_registries(&new_images).is_some());
@@ -96,10 +97,20 @@ fn unknown_default(sections: &[Section<'_>]) -> Option<Located<&'static str>> {
     (!is_known).then_some(Located { value: "default_runtime_name", at: name.at })
 }
 
-/// `[2, 1]` of `2.1.4`.
-pub(crate) fn release(version: &str) -> [u32; 2] {
+/// `[2, 1, 4]` of `2.1.4`.
+pub(crate) fn release(version: &str) -> [u32; 3] {
     let mut numbers = version.trim_start_matches('v').split(|c: char| !c.is_ascii_digit());
-    [(); 2].map(|()| numbers.next().and_then(|number| number.parse().ok()).unwrap_or(0))
+    [(); 3].map(|()| numbers.next().and_then(|number| number.parse().ok()).unwrap_or(0))
+}
+
+/// The line with a byte order mark, or the first byte that is not UTF-8, which has become U+FFFD in the text.
+fn line_not_of_utf8(tree: &dyn Tree, path: &Path, text: &str) -> Option<u32> {
+    if text.starts_with('\u{FEFF}') {
+        return Some(1);
+    }
+    let bytes = tree.read(path).ok().filter(|_| text.contains('\u{FFFD}'))?;
+    let end = std::str::from_utf8(&bytes).err()?.valid_up_to();
+    Some(to_u32(bytes[..end].split(|byte| *byte == b'\n').count()))
 }
 
 /// Reads the main file and, in the order in which containerd merges them, its imports.
@@ -107,6 +118,8 @@ fn load(tree: &dyn Tree, main: &Path, runtime: &mut Runtime) -> Vec<(PathBuf, St
     let mut pending = VecDeque::from([main.to_owned()]);
     let mut seen = BTreeSet::new();
     let mut texts: Vec<(PathBuf, String)> = Vec::new();
+    // The parser of containerd 2 is as strict as this one, that of 1.x is not.
+    let is_new = runtime.version.as_deref().is_some_and(|version| release(version) >= [2, 0, 0]);
     while let Some(path) = pending.pop_front() {
         let bytes: usize = texts.iter().map(|(_, text)| text.len()).sum();
         if texts.len() == MAX_FILES || bytes > MAX_BYTES {
@@ -124,20 +137,25 @@ fn load(tree: &dyn Tree, main: &Path, runtime: &mut Runtime) -> Vec<(PathBuf, St
                 continue;
             }
         };
-        match TomlFile::parse(&path, &text) {
+        match TomlFile::parse(&path, &text, is_new) {
             Ok(file) => {
+                if let Some(line) = line_not_of_utf8(tree, &path, &text).filter(|_| is_new) {
+                    let at = Location::file(&path).at_line(line);
+                    runtime.cri_disabled = Some(Located { value: "UTF-8", at });
+                    runtime.is_whole = false;
+                    continue;
+                }
                 let directory = path.parent().unwrap_or(Path::new("/"));
                 for import in file.strings(file.table(), &["imports"]) {
                     pending.extend(imported(tree, &directory.join(import.value)));
                 }
+                texts.push((path, text));
             }
             Err(at) => {
                 runtime.is_whole = false;
                 runtime.cri_disabled = at.map(|at| Located { value: "TOML", at }).or(runtime.cri_disabled.take());
-                continue;
             }
         }
-        texts.push((path, text));
     }
     texts
 }
@@ -236,11 +254,37 @@ fn idle_driver(file: &TomlFile<'_>, sections: &[Section<'_>], major: Option<u32>
     None
 }
 
-/// A plugin's table whose name is not a URI's, which these releases refuse in schema 2 (`ValidateV2`).
-fn short_name(file: &TomlFile<'_>) -> Option<Located<&'static str>> {
-    let plugins = table(file.table(), &["plugins"]).filter(|_| schema(file) > 1)?;
-    let short = plugins.keys().find(|key| key.get_ref().split('.').count() < 4)?;
-    Some(Located { value: "plugins", at: file.at(&short.span()) })
+/// Whether this release looks at the names of tables (`ValidateV2`).
+fn is_strict(release: [u32; 3]) -> bool {
+    ([1, 3, 0]..[2, 0, 0]).contains(&release)
+}
+
+/// A plugin's name that is no URI, which a file of schema 2 or later must not have: as a table, which only some releases
+/// refuse, or in one of these lists (`ValidateVersion` of 2.x wants a dot).
+fn short_name(file: &TomlFile<'_>, release: Option<[u32; 3]>) -> Option<Located<&'static str>> {
+    let strict = release.filter(|release| is_strict(*release));
+    let is_short = |name: &str| match strict {
+        Some(release) => name.split('.').count() < 4 || release >= [1, 7, 0] && !name.starts_with("io.containerd."),
+        None => !name.contains('.'),
+    };
+    let lists = ["disabled_plugins", "required_plugins"].into_iter();
+    let listed = lists.flat_map(|list| file.strings(file.table(), &[list])).find(|name| is_short(&name.value));
+    let tables = || table(file.table(), &["plugins"]).filter(|_| strict.is_some());
+    let named = || tables()?.keys().find(|key| is_short(key.get_ref())).map(|key| file.at(&key.span()));
+    let at = listed.map(|name| name.at).or_else(named).filter(|_| schema(file) > 1)?;
+    Some(Located { value: "plugins", at })
+}
+
+/// A `version` that this release does not take; those before 1.6.32 and 1.7.17 do not look at it.
+fn too_new(file: &TomlFile<'_>, release: [u32; 3]) -> Option<Located<&'static str>> {
+    let most = match release {
+        [2, 3 | 4, _] => 4,
+        [2, ..3, _] => 3,
+        [1, 6, (32..)] | [1, 7, (17..)] => 2,
+        _ => return None,
+    };
+    let version = toml_file::get(file.table(), &["version"]).filter(|_| schema(file) > most)?;
+    Some(Located { value: "version", at: file.at(&version.span()) })
 }
 
 /// Where `disabled_plugins` names the CRI plugin; the lists of all files count together.

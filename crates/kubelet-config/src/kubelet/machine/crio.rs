@@ -31,7 +31,7 @@ pub(super) fn read(tree: &dyn Tree, main: &Path, directory: &Path, version: Opti
             }
         };
         is_configured = true;
-        match TomlFile::parse(&path, &text) {
+        match TomlFile::parse(&path, &text, true) {
             Ok(file) => take(&mut runtime, &file),
             Err(at) => {
                 runtime.is_whole = false;

@@ -74,7 +74,10 @@ fn read(tree: &dyn Tree, settings: &Settings, path: &str, known: &Known) -> Opti
     if path.contains("containerd") {
         let service = resolve("containerd.service");
         let config = path_option(&service, ["--config", "-c"], containerd::DEFAULT_CONFIG);
-        let version = version(&["containerd.io", "containerd"]);
+        // The package's version is that of the package's program, at the package's socket.
+        let is_packaged = path == "/run/containerd/containerd.sock"
+            && service.exec.as_ref().is_none_or(|exec| exec.program == "/usr/bin/containerd");
+        let version = version(if is_packaged { &["containerd.io", "containerd"] } else { &[] });
         return Some(containerd::read(tree, &config, version.as_deref(), is_installed(&service)));
     }
     path.contains("crio").then(|| {
@@ -164,6 +167,23 @@ mod tests {
         assert_eq!(socket(&tree, "/run/x"), Some(Socket::Missing));
         assert_eq!(other_sockets(&tree, Some(file)), ["/run/crio/crio.sock"]);
         assert!(other_sockets(&tree, Some("/run/crio/crio.sock")).is_empty());
+    }
+
+    #[test]
+    fn a_package_tells_the_version_of_its_own_program_alone() {
+        let version = |program: &str, socket: &str| {
+            let tree = MemoryTree::new()
+                .file("/etc/systemd/system/containerd.service", format!("[Service]\nExecStart={program}\n"))
+                .file("/var/lib/dpkg/status", "Package: containerd\nStatus: install ok installed\nVersion: 1.4.13-1\n");
+            let known = Known { packages: crate::kubelet::machine::Packages::read(&tree), ..Known::default() };
+            cri(&tree, &endpoint(socket), &known).runtime.and_then(|runtime| runtime.version)
+        };
+        let (own, usual) = ("/usr/bin/containerd", "unix:///run/containerd/containerd.sock");
+        assert_eq!(version(own, usual).as_deref(), Some("1.4.13"));
+        assert_eq!(
+            [version("/usr/local/bin/containerd", usual), version(own, "/run/my-containerd/c.sock")],
+            [None, None]
+        );
     }
 
     #[test]

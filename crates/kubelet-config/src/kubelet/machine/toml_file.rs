@@ -21,12 +21,12 @@ pub(super) struct TomlFile<'t> {
 impl<'t> TomlFile<'t> {
     /// Parses `text`. An error tells a place and nothing of the text, which may hold a registry's password. It tells no
     /// place where this parser refuses what a runtime's takes: those of containerd 1.x and CRI-O let dotted keys and
-    /// headers add to one table.
-    pub(super) fn parse(path: &Path, text: &'t str) -> Result<Self, Option<Location>> {
+    /// headers add to one table, and containerd's, which is not `strict`, takes some characters and numbers that are none.
+    pub(super) fn parse(path: &Path, text: &'t str, strict: bool) -> Result<Self, Option<Location>> {
         let source = SourceFile::new(Location::file(path), text.as_bytes().to_vec());
         match DeTable::parse(text) {
             Ok(root) => Ok(Self { source, root }),
-            Err(error) if is_taken_by_some(text, &error) => Err(None),
+            Err(error) if is_taken_by_some(text, &error) || !strict && is_of_letters(&error) => Err(None),
             Err(error) => Err(Some(error.span().map_or_else(|| source.file().clone(), |span| at(&source, &span)))),
         }
     }
@@ -84,6 +84,12 @@ fn is_taken_by_some(text: &str, error: &toml::de::Error) -> bool {
     }
 }
 
+/// Whether a character of a comment, or a zero in front of a number, is the error.
+fn is_of_letters(error: &toml::de::Error) -> bool {
+    let starts = ["invalid comment character", "unexpected leading zero", "carriage return must be"];
+    starts.iter().any(|start| error.message().starts_with(start))
+}
+
 fn at(source: &SourceFile, span: &Range<usize>) -> Location {
     let (start, end) = (to_u32(span.start), to_u32(span.end));
     if start < end { source.span(start, end - 1) } else { source.place(start) }
@@ -96,7 +102,7 @@ mod tests {
     #[test]
     fn values_know_their_places() {
         let text = "# é\n[a.b]\n  yes = true\nlist = [\n 'x',\n \"yy\", 3]\nempty = ''\n";
-        let file = TomlFile::parse(Path::new("/c.toml"), text).unwrap();
+        let file = TomlFile::parse(Path::new("/c.toml"), text, true).unwrap();
         let yes = file.bool(file.table(), &["a", "b", "yes"]).unwrap();
         assert!(yes.value);
         assert_eq!((yes.at.line, yes.at.column, yes.at.width), (3, 9, 4));
@@ -109,7 +115,7 @@ mod tests {
 
     #[test]
     fn what_is_no_toml_is_a_place() {
-        let place = |text| TomlFile::parse(Path::new("/c"), text).err().unwrap().unwrap();
+        let place = |text| TomlFile::parse(Path::new("/c"), text, true).err().unwrap().unwrap();
         assert_eq!(place("a = 1\nb = s3cret\n").to_string(), "/c:2");
         for twice in ["[a]\n[a]\n", "k = 1\nk = 2\n", "a.b = 1\na.b = 2\n"] {
             assert_eq!(place(twice).to_string(), "/c:2", "{twice}");
@@ -122,7 +128,7 @@ mod tests {
     fn a_table_in_two_ways_is_no_error_to_every_parser() {
         // containerd 1.6.20 loads the first two, CRI-O's parser all of them.
         for text in ["[c]\nr.p = 1\n[c.r]\nf = 1\n", "[c.r]\nf = 1\n[c]\nr.p = 1\n", "[c]\nr.m = 's'\n[c.r]\np = 1\n"] {
-            assert_eq!(TomlFile::parse(Path::new("/c"), text).err(), Some(None), "{text}");
+            assert_eq!(TomlFile::parse(Path::new("/c"), text, true).err(), Some(None), "{text}");
         }
     }
 }

@@ -227,10 +227,27 @@ fn a_runtime_that_cannot_load_its_file_does_not_start() {
         kubeadm().file(CONFIG, "version = 2\n[plugins.cri.containerd.runtimes.runc.options]\nSystemdCgroup = true\n");
     let found = says(&with_endpoint(&short, inputs("1.30.4", Some("1.6.20"))), "RT002");
     assert!(found[0].starts_with("fatal /etc/containerd/config.toml:2: containerd does not start"), "{found:?}");
+    for (text, why) in [("version = 5\n", "does not know this `version`"), ("\u{FEFF}version = 3\n", "byte order mark")]
+    {
+        let found = says(&with_endpoint(&kubeadm().file(CONFIG, text), inputs("1.33.4", Some("2.1.4"))), "RT002");
+        assert!(found[0].starts_with("fatal /etc/containerd/config.toml:1: ") && found[0].contains(why), "{found:?}");
+    }
     let crio = kubeadm().file("/etc/crio/crio.conf.d/9.conf", "[crio.runtime\n");
     let endpoint = [("containerRuntimeEndpoint", "unix:///run/crio/crio.sock".into(), from("/c.yaml", 2))];
     let found = says(&with_settings(&crio, Inputs::default(), &endpoint), "RT002");
     assert!(found[0].starts_with("fatal /etc/crio/crio.conf.d/9.conf:1: CRI-O does not start"), "{found:?}");
+}
+
+#[test]
+fn kubelets_since_1_26_need_containerd_1_6() {
+    let found = |kubelet: &str, runtime| says(&with_endpoint(&kubeadm(), inputs(kubelet, runtime)), "RT002").join("|");
+    let old = found("1.26.0", Some("1.5.9"));
+    assert!(old.starts_with("fatal /c.yaml:2: containerd 1.5.9 answers"), "{old}");
+    for (kubelet, runtime) in
+        [("1.26.0", Some("1.6.0")), ("1.25.9", Some("1.5.9")), ("1.26.0", None), ("", Some("1.5.9"))]
+    {
+        assert_eq!(found(kubelet, runtime), "", "{kubelet} {runtime:?}");
+    }
 }
 
 #[test]

@@ -104,8 +104,59 @@ fn what_containerd_cannot_load_keeps_it_from_starting() {
         // Since 2.0 `ValidateVersion` looks at no table.
         assert_eq!([Some("2.1.0"), None].map(|release| of_release(&text, release)), [None, None]);
     }
+    // Before 1.7.0 it counts the parts alone.
+    let linux = "version = 2\n[plugins.'containerd.runtime.v1.linux']\n";
+    assert_eq!(
+        [Some("1.6.20"), Some("1.7.27")].map(|release| of_release(linux, release)),
+        [None, Some(("plugins", 2))]
+    );
+    for list in ["disabled_plugins", "required_plugins"] {
+        let text = format!("version = 2\n{list} = ['io.containerd.grpc.v1.x', 'restart']\n");
+        for release in [None, Some("1.7.20"), Some("2.1.0")] {
+            assert_eq!(of_release(&text, release), Some(("plugins", 2)), "{list} {release:?}");
+            assert_eq!(of_release(&text.replace("version = 2", ""), release), None, "{list} {release:?}");
+        }
+    }
     for sound in ["[plugins.cri]\n", "version = 2\n[proxy_plugins.soci]\n", V2] {
         assert_eq!(stops(sound), None, "{sound}");
+    }
+}
+
+#[test]
+fn the_parser_of_1_x_takes_letters_that_2_x_refuses() {
+    let stops =
+        |text: &str, release| of(&main_file(text), release).cri_disabled.map(|found| (found.value, found.at.line));
+    // containerd 1.6.20 loads each, and 2.4.2 none.
+    for text in ["version = 2\n# \u{7}\n", "\nversion = 02\n"] {
+        assert_eq!([Some("1.6.20"), None].map(|release| stops(text, release)), [None, None], "{text:?}");
+        assert_eq!(stops(text, Some("2.1.4")), Some(("TOML", 2)), "{text:?}");
+    }
+    let latin = MemoryTree::new().file(DEFAULT_CONFIG, b"\n# caf\xe9\nversion = 2\n");
+    let stopped = |release| of(&latin, Some(release)).cri_disabled.map(|found| (found.value, found.at.line));
+    assert_eq!([stopped("1.6.20"), stopped("2.1.4")], [None, Some(("UTF-8", 2))]);
+    assert_eq!(stops("\n# an editor's caf\u{FFFD}\nversion = 2\n", Some("2.1.4")), None);
+    let marked = format!("\u{FEFF}{V2}");
+    assert_eq!([Some("1.6.20"), Some("2.1.4")].map(|release| stops(&marked, release)), [None, Some(("UTF-8", 1))]);
+    assert_eq!(stops("[a\n", Some("1.6.20")), Some(("TOML", 1)));
+}
+
+#[test]
+fn a_release_takes_the_versions_that_it_knows() {
+    for (version, release, is_taken) in [
+        (3, "1.6.31", true),
+        (3, "1.6.32", false),
+        (3, "1.7.16", true),
+        (3, "1.7.17", false),
+        (2, "1.7.27", true),
+        (3, "2.0.0", true),
+        (4, "2.2.5", false),
+        (4, "2.3.0", true),
+        (4, "2.4.0", true),
+        (5, "2.4.0", false),
+        (9, "2.9.0", true),
+    ] {
+        let stops = of(&main_file(&format!("\nversion = {version}\n")), Some(release)).cri_disabled;
+        assert_eq!(stops.map(|found| found.at.line), (!is_taken).then_some(2), "{version} {release}");
     }
 }
 
