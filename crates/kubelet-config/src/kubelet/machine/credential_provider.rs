@@ -2,15 +2,16 @@
 //! `validateCredentialProviderConfig` of pkg/credentialprovider/plugin, Kubernetes 1.36.3).
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::kubelet::config::document::{Entry, Node, Value, parse};
 use crate::kubelet::effective::Settings;
 use crate::kubelet::flags::duration_nanos;
 use crate::kubelet::gates;
+use crate::kubelet::label;
 use crate::kubelet::location::Location;
 use crate::kubelet::text::{self, nearest, shortened};
-use crate::kubelet::tree::Tree;
+use crate::kubelet::tree::{Kind, Tree};
 use crate::kubelet::version::{Minor, Version};
 
 /// The group of the file, that of a provider, and the versions of both.
@@ -34,21 +35,58 @@ const TOKEN_FIELDS: [&str; 5] = [
 pub(crate) struct Problem {
     pub(crate) at: Location,
     pub(crate) reason: String,
-    /// Whether it is a field that does not exist, or did not: the kubelet exits because of it since 1.32, and skips it
-    /// before.
+    /// Whether it is a field that does not exist, or did not: the kubelet exits of it since 1.32, and skips it before.
     pub(crate) is_unknown_field: bool,
 }
 
-/// What is wrong, each with its place; nothing where the file cannot be seen.
+const MAX_FILES: usize = 64;
+
+fn problem(at: &Location, reason: impl Into<String>) -> Problem {
+    Problem { at: at.clone(), reason: reason.into(), is_unknown_field: false }
+}
+
+/// What is wrong, each with its place; nothing where the file cannot be seen. A directory's files count as one.
 pub(super) fn problems(tree: &dyn Tree, settings: &Settings, version: Option<&Version>) -> Vec<Problem> {
     let flag = |end| settings.text(&format!("--image-credential-provider-{end}"));
-    let (Some(path), Some(programs)) = (flag("config"), flag("bin-dir")) else { return Vec::new() };
-    let Some(text) = text::small(tree, path) else { return Vec::new() };
+    let (Some(path), Some(programs)) = (flag("config").map(Path::new), flag("bin-dir")) else { return Vec::new() };
     let at = Location::file(path);
-    let problem = |at: &Location, reason: String| Problem { at: at.clone(), reason, is_unknown_field: false };
-    let document = match parse(&at, &text) {
+    let mut files = vec![path.to_owned()];
+    if tree.stat(path).is_ok_and(|meta| meta.kind == Kind::Directory) {
+        if version.is_some_and(|version| version.minor < Minor(34)) {
+            return vec![problem(&at, "it is a directory, which kubelets read since 1.34")];
+        }
+        let names = tree.list(path).unwrap_or_default().into_iter().map(|name| path.join(name));
+        let is_read = |file: &PathBuf| ["json", "yaml", "yml"].iter().any(|end| file.extension() == Some(end.as_ref()));
+        files = names.filter(is_read).take(MAX_FILES).collect();
+        if files.is_empty() {
+            return vec![problem(&at, "the directory has no file that ends in .json, .yaml or .yml")];
+        }
+    }
+    let (mut names, mut found, mut is_whole) = (BTreeSet::new(), Vec::new(), true);
+    for file in files {
+        match of_file(tree, &file, programs, (settings, version), &mut names) {
+            Some(more) => found.extend(more),
+            None => is_whole = false,
+        }
+    }
+    if names.is_empty() && is_whole && found.iter().all(|one| one.is_unknown_field) {
+        found.push(problem(&at, "it has no providers"));
+    }
+    found
+}
+
+/// What is wrong with a file; `None` if it cannot be read. The names of its providers are added to `names`.
+fn of_file(
+    tree: &dyn Tree,
+    path: &Path,
+    programs: &str,
+    (settings, version): (&Settings, Option<&Version>),
+    names: &mut BTreeSet<String>,
+) -> Option<Vec<Problem>> {
+    let at = Location::file(path);
+    let document = match parse(&at, &text::small(tree, path.to_str()?)?) {
         Ok(document) => document,
-        Err(error) => return vec![problem(&error.at, error.reason)],
+        Err(error) => return Some(vec![problem(&error.at, error.reason)]),
     };
     let mut found = unknown(document.entries(), &FIELDS);
     let is_bare = FIELDS[..2].iter().all(|field| document.get(field).is_none());
@@ -56,15 +94,10 @@ pub(super) fn problems(tree: &dyn Tree, settings: &Settings, version: Option<&Ve
         let why = format!("apiVersion: {GROUP}v1 and kind: CredentialProviderConfig are missing");
         found.push(problem(&at, why));
     } else if document.get("kind").and_then(Node::text).as_deref() != Some("CredentialProviderConfig") {
-        found.push(problem(&at, "the kind is not CredentialProviderConfig".to_owned()));
+        found.push(problem(&at, "the kind is not CredentialProviderConfig"));
     }
     found.extend(bad_version(&document, GROUP).filter(|_| !is_bare).map(|why| problem(&at, why)));
-    let providers = document.get("providers").map(Node::items).unwrap_or_default();
-    if providers.is_empty() && !is_bare {
-        found.push(problem(&at, "it has no providers".to_owned()));
-    }
-    let mut names = BTreeSet::new();
-    for provider in providers {
+    for provider in document.get("providers").map(Node::items).unwrap_or_default() {
         let name = provider.get("name").and_then(Node::text).unwrap_or_default();
         found.extend(unknown(provider.entries(), &PROVIDER_FIELDS));
         let wrong = wrong(provider, &name);
@@ -82,7 +115,7 @@ pub(super) fn problems(tree: &dyn Tree, settings: &Settings, version: Option<&Ve
         };
         found.extend(why.map(|why| problem(&provider.at, format!("the provider {}: {why}", shortened(&name)))));
     }
-    found
+    Some(found)
 }
 
 fn unknown(entries: &[Entry], known: &[&'static str]) -> Vec<Problem> {
@@ -134,7 +167,10 @@ fn token_attributes(provider: &Node, settings: &Settings, version: Option<&Versi
         return unknown;
     }
     let is_required = given.node.get(TOKEN_FIELDS[1]).map(|node| &node.value);
-    let keys = given.node.get("requiredServiceAccountAnnotationKeys").map(Node::items).unwrap_or_default();
+    let keys = |field: &str| given.node.get(field).map(Node::items).unwrap_or_default().iter().filter_map(Node::text);
+    let mut seen = BTreeSet::new();
+    let mut all = TOKEN_FIELDS[3..].iter().flat_map(|field| keys(field));
+    let bad = all.find(|key| !label::is_key(&key.to_lowercase()) || !seen.insert(key.clone()));
     let reason = match (missing, &*said("cacheType")) {
         _ if is_before(33) => format!("there is no field {FIELD} before 1.33"),
         _ if !is_v1 => format!("{FIELD} needs apiVersion {PROVIDER_GROUP}v1"),
@@ -149,10 +185,10 @@ fn token_attributes(provider: &Node, settings: &Settings, version: Option<&Versi
             format!("{FIELD}.cacheType is '{}' and must be ServiceAccount or Token", shortened(kind))
         }
         (None, kind) if is_before(34) && !kind.is_empty() => format!("there is no field {FIELD}.cacheType before 1.34"),
-        _ if said("requireServiceAccount") == "false" && !keys.is_empty() => {
+        _ if said("requireServiceAccount") == "false" && keys(TOKEN_FIELDS[3]).next().is_some() => {
             format!("{FIELD}.requiredServiceAccountAnnotationKeys needs requireServiceAccount: true")
         }
-        _ => return None,
+        _ => format!("{FIELD} has the annotation key '{}', which is none or is there twice", shortened(&bad?)),
     };
     Some(Problem { at: given.at.clone(), reason, is_unknown_field: true })
 }

@@ -179,6 +179,28 @@ fn a_configuration_of_credential_providers_that_the_kubelet_refuses() {
 }
 
 #[test]
+fn a_directory_of_credential_providers_counts_as_one_file_since_1_34() {
+    let flags =
+        "KUBELET_EXTRA_ARGS=--image-credential-provider-config=/etc/cp --image-credential-provider-bin-dir=/usr\n";
+    let tree = kubeadm().file("/etc/default/kubelet", flags).file("/usr/ecr", "").file("/usr/acr", "");
+    let judged = |tree: &MemoryTree, release: &str| {
+        found(tree, Inputs { version: release.parse().ok(), ..Inputs::default() }, "CF009").join("|")
+    };
+    let empty = tree.clone().file("/etc/cp/README", "");
+    assert!(judged(&empty, "1.35.2").contains("the directory has no file"));
+    let both = tree.file("/etc/cp/a.yaml", ONE_PROVIDER).file("/etc/cp/b.yml", ONE_PROVIDER.replace("ecr", "acr"));
+    assert_eq!([judged(&both, "1.35.2"), judged(&both, "")], ["", ""]);
+    assert!(judged(&both, "1.33.4").starts_with("fatal /etc/cp: ") && judged(&both, "1.33.4").contains("since 1.34"));
+    let none = "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders: []\n";
+    assert_eq!(judged(&both.clone().file("/etc/cp/c.json", none), "1.35.2"), "");
+    let twice = judged(&both.clone().file("/etc/cp/c.json", ONE_PROVIDER), "1.35.2");
+    assert!(twice.starts_with("fatal /etc/cp/c.json:4: ") && twice.contains("given twice"), "{twice}");
+    let slip = judged(&both.file("/etc/cp/b.yml", ONE_PROVIDER.replace("12h", "twelve")), "1.35.2");
+    assert!(slip.starts_with("fatal /etc/cp/b.yml:4: "), "{slip}");
+    assert!(judged_by(none, "1.35.2").starts_with(&format!("fatal {PROVIDERS}: ")));
+}
+
+#[test]
 fn token_attributes_are_complete_or_absent() {
     const GATE: &str = "--feature-gates=KubeletServiceAccountTokenForCredentialProviders";
     let on = format!("{GATE}=true");
@@ -224,6 +246,8 @@ fn token_attributes_need_a_cache_type_since_1_34() {
             "Did you mean requiredServiceAccountAnnotationKeys?",
         ),
         (", cacheType: Token, requiredServiceAccountAnnotationKeys: [a]", "needs requireServiceAccount: true"),
+        (", cacheType: Token, optionalServiceAccountAnnotationKeys: [b, a, b]", "the annotation key 'b'"),
+        (", cacheType: Token, optionalServiceAccountAnnotationKeys: [A/b, a_/b]", "the annotation key 'a_/b'"),
     ] {
         let found = judged(more);
         assert!(found.starts_with(&format!("fatal {PROVIDERS}:8: ")) && found.contains(why), "{more}: {found}");
@@ -231,6 +255,9 @@ fn token_attributes_need_a_cache_type_since_1_34() {
     for sound in [", cacheType: ServiceAccount", ", cacheType: Token, optionalServiceAccountAnnotationKeys: [a]"] {
         assert_eq!(judged(sound), "", "{sound}");
     }
+    let both =
+        ", cacheType: Token, requiredServiceAccountAnnotationKeys: [a], optionalServiceAccountAnnotationKeys: [a]";
+    assert!(judged_by(&with(both).replace("false", "true"), "1.34.4").contains("the annotation key 'a', which"));
     let quoted = judged_by(&with(", cacheType: Token").replace("false", "'false'"), "1.34.4");
     assert!(quoted.contains("requireServiceAccount must be true or false"), "{quoted}");
     let gate = "--feature-gates=KubeletServiceAccountTokenForCredentialProviders";
