@@ -135,6 +135,16 @@ pub(super) fn are_to_come(snapshot: &Snapshot) -> bool {
     snapshot.unit.env_files.iter().any(|file| may_come(snapshot, file).is_some())
 }
 
+/// Whether flags may still be written before the first start: into a file that is optional, as `kubeadm join` does, or as a variable
+/// that nothing sets yet.
+pub(super) fn flags_may_come(snapshot: &Snapshot) -> bool {
+    let unit = &snapshot.unit;
+    let is_unset = |(name, ..): (String, Location, bool)| !unit.variables.contains_key(&name);
+    snapshot.lifecycle == Lifecycle::BeforeFirstStart
+        && (unit.env_files.iter().any(|file| file.state == EnvFileState::Missing)
+            || unit.exec.iter().flat_map(Exec::references).any(is_unset))
+}
+
 /// The words of `ExecStart=` with a variable that such a file may set.
 pub(super) fn not_known_yet(snapshot: &Snapshot) -> Vec<Location> {
     let references = snapshot.unit.exec.iter().filter(|_| are_to_come(snapshot)).flat_map(Exec::references);

@@ -62,7 +62,8 @@ fn the_defaults_depend_on_the_version() {
     assert_eq!(at("1.35", "failCgroupV1"), json!(true));
     assert_eq!(at("1.26", "kubeAPIQPS"), json!(5));
     assert_eq!(at("1.27", "kubeAPIQPS"), json!(50));
-    assert_eq!(at("1.26", "containerRuntimeEndpoint"), json!("unix:///run/containerd/containerd.sock"));
+    assert_eq!(at("1.26", "containerRuntimeEndpoint"), Value::Null);
+    assert_eq!(at("1.27", "containerRuntimeEndpoint"), json!("unix:///run/containerd/containerd.sock"));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Span, SpanRelativeTo};
 
 use super::credential_provider::{self, Problem};
 use crate::kubelet::config::document::{Node, parse};
@@ -214,8 +214,16 @@ fn delays_of(tree: &dyn Tree, path: &Path) -> Vec<Located<u64>> {
     lines.collect()
 }
 
-/// A time span of systemd.time(7): without a unit it is seconds.
+/// A time span of systemd.time(7), without a unit seconds; of months and years nothing is known.
 pub(crate) fn time_span(text: &str) -> Option<SignedDuration> {
+    // jiff takes more words, and ISO 8601, of which systemd knows nothing.
+    const UNITS: &str =
+        "us usec µs ms msec s sec second seconds m min minute minutes h hr hour hours d day days w week weeks";
+    let mut words = text.split(|c: char| c.is_ascii_digit() || c == '.' || c.is_ascii_whitespace());
+    if !words.all(|word| word.is_empty() || UNITS.split(' ').any(|unit| unit == word)) {
+        return None;
+    }
     let seconds = text.parse().ok().and_then(|seconds| SignedDuration::try_from_secs_f64(seconds).ok());
-    seconds.or_else(|| text.parse().ok())
+    let span = || text.parse::<Span>().ok();
+    seconds.or_else(|| span()?.to_duration(SpanRelativeTo::days_are_24_hours()).ok())
 }

@@ -124,7 +124,8 @@ impl Parser {
             if plain_end.is_none() && is_blank(byte) {
                 continue;
             }
-            if plain_end.is_none() && has_quotes {
+            // Behind empty quotes another quote adds nothing: `"""` opens one.
+            if plain_end.is_none() && has_quotes && (!value.is_empty() || !matches!(byte, b'\'' | b'"')) {
                 after_quote.get_or_insert((value.len(), at));
             }
             match byte {

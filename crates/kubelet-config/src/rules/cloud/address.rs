@@ -82,9 +82,13 @@ fn refused(value: &str) -> Vec<(Severity, String)> {
         let problem = "The kubelet exits: it takes one address, or one of IPv4 and one of IPv6";
         problems.push((Severity::Fatal, problem.to_owned()));
     }
-    let mut useless = good.iter().filter(|ip| ip.is_loopback() || ip.is_multicast());
+    let is_local = |ip: &&IpAddr| match ip {
+        IpAddr::V4(ip) => ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    };
+    let mut useless = good.iter().filter(|ip| ip.is_loopback() || ip.is_multicast() || is_local(ip));
     if let Some(address) = useless.next() {
-        let problem = format!("{address} is a loopback or multicast address, so the Node gets no address");
+        let problem = format!("{address} is a loopback, link-local or multicast address, so the Node gets no address");
         problems.push((Severity::Error, problem));
     }
     problems

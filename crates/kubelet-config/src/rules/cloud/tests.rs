@@ -223,6 +223,8 @@ fn cl006_wants_an_address_of_this_host() {
     for (extra, expected) in [
         ("--node-ip=10.0.0.8", Some(Severity::Error)),
         ("--node-ip=127.0.0.1", Some(Severity::Error)),
+        ("--node-ip=10.0.0.7,fe80::7", Some(Severity::Error)),
+        ("--node-ip=169.254.0.7", Some(Severity::Error)),
         ("--node-ip=10.0.0.7,10.0.0.7", Some(Severity::Fatal)),
         ("--node-ip=node-1", Some(Severity::Error)),
         ("--node-ip=10.0.0.7,fd00::7", None),

@@ -8,7 +8,7 @@ use crate::kubelet::config::ConfigFileState;
 use crate::kubelet::config::document::Value as Node;
 use crate::kubelet::flags::duration_nanos;
 use crate::kubelet::quantity;
-use crate::rules::{Finding, From, Report, Severity, Snapshot, remedy, settings, shortened};
+use crate::rules::{Finding, From, Report, Severity, Snapshot, env_files, remedy, settings, shortened};
 
 /// Reports each contradiction at the setting that is the likelier mistake.
 pub(super) fn contradictions(snapshot: &Snapshot, report: &mut Report) {
@@ -29,7 +29,8 @@ pub(super) fn contradictions(snapshot: &Snapshot, report: &mut Report) {
             report.add(refused(snapshot, path, &message).say_at(&at, format!("write {right}")));
         }
     }
-    report.findings.extend(run_once(snapshot).into_iter().chain(image_thresholds(snapshot)).chain(tracing(snapshot)));
+    let more = [run_once(snapshot), image_thresholds(snapshot), tracing(snapshot), endpoint(snapshot)];
+    report.findings.extend(more.into_iter().flatten());
 }
 
 fn is_set(snapshot: &Snapshot, path: &str) -> bool {
@@ -441,6 +442,20 @@ fn tracing(snapshot: &Snapshot) -> Option<Finding> {
     let message = "tracing needs the feature gate KubeletTracing, which is off in this kubelet: the kubelet exits";
     let finding = Finding::new("CF007", Severity::Fatal, set.at.clone(), message);
     Some(finding.say_at(&set.at, "delete tracing whole, or switch the gate on"))
+}
+
+/// Before 1.27 the endpoint is a flag, which has no default (`ValidateKubeletFlags`).
+fn endpoint(snapshot: &Snapshot) -> Option<Finding> {
+    const PATH: &str = "containerRuntimeEndpoint";
+    let version = snapshot.version.as_ref().filter(|version| (24..27).contains(&version.minor.0))?;
+    let is_known = settings::unknown(snapshot, &[PATH]).is_none() && !env_files::flags_may_come(snapshot);
+    if is_set(snapshot, PATH) || !is_known {
+        return None;
+    }
+    let at = settings::command(snapshot);
+    let message = format!("--container-runtime-endpoint is not set. Kubelet {version} has no default for it and exits");
+    let fix = "add --container-runtime-endpoint=unix:///run/containerd/containerd.sock, or the runtime's other socket,";
+    Some(Finding::new("CF007", Severity::Fatal, at.clone(), message).say_at(&at, fix))
 }
 
 fn run_once(snapshot: &Snapshot) -> Option<Finding> {

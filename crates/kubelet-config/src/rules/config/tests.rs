@@ -312,9 +312,35 @@ fn a_value_that_the_kubelet_refuses_is_fatal() {
 }
 
 #[test]
+fn the_runtimes_endpoint_has_a_default_since_1_27() {
+    let judged = |tree: &MemoryTree, release: &str| {
+        found(tree, Inputs { version: release.parse().ok(), ..Inputs::default() }, "CF007").join("|")
+    };
+    for release in ["1.25.16", "1.26.9"] {
+        let found = judged(&kubeadm(), release);
+        assert!(found.starts_with("fatal /usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf:7: "), "{found}");
+        // In a file it is no field yet.
+        let by_file = with("containerRuntimeEndpoint: unix:///run/containerd/containerd.sock\n");
+        assert!(judged(&by_file, release).contains("--container-runtime-endpoint is not set"));
+    }
+    assert_eq!([judged(&kubeadm(), "1.27.1"), judged(&kubeadm(), "")], ["", ""]);
+    // kubeadm join writes the flag into a file that an image does not have yet.
+    let version = "1.25.16".parse().ok();
+    let image = Inputs { version, lifecycle: Lifecycle::BeforeFirstStart, ..Inputs::default() };
+    let later = "[Service]\nEnvironmentFile=-/var/lib/kubelet/later.env\n";
+    let joins = kubeadm().file("/etc/systemd/system/kubelet.service.d/20-flags.conf", later);
+    assert_eq!(found(&joins, image.clone(), "CF007").join("|"), "");
+    assert!(!found(&kubeadm(), image, "CF007").is_empty());
+    let given = kubeadm().file("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--container-runtime-endpoint=/run/c.sock\n");
+    assert_eq!(judged(&given, "1.26.9"), "");
+}
+
+#[test]
 fn tracing_needs_its_gate_until_that_is_locked() {
     let judged = |text: &str, release: &str| {
-        found(&with(text), Inputs { version: release.parse().ok(), ..Inputs::default() }, "CF007").join("|")
+        let tree =
+            with(text).file("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--container-runtime-endpoint=/run/c.sock\n");
+        found(&tree, Inputs { version: release.parse().ok(), ..Inputs::default() }, "CF007").join("|")
     };
     let traced = "tracing: {samplingRatePerMillion: 100}\n";
     let off = format!("{traced}featureGates: {{KubeletTracing: false}}\n");

@@ -130,6 +130,9 @@ fn a_quote_without_end_and_text_behind_one_spoil_the_value() {
     // A shell reads this alike.
     assert_eq!(lines("KUBELET_EXTRA_ARGS=\"--node-ip=\"10.0.0.7\n"), [""; 0]);
     assert_eq!(lines("KUBELET_EXTRA_ARGS=\"--node-labels=\"a=b\" --v=2\"\n").len(), 1);
+    // So is a Python programmer's quote, as in the Debian package's file.
+    assert_eq!(lines("KUBELET_EXTRA_ARGS=\"\"\"\n  --v=2\n  --max-pods=50\n\"\"\"\n"), [""; 0]);
+    assert_eq!(lines("KUBELET_EXTRA_ARGS=\"\" --v=2\n").len(), 1);
     // Values of several lines are fine as long as the quote is closed.
     assert_eq!(lines("KUBELET_EXTRA_ARGS=\"--v=2\n--max-pods=50\"\n"), [""; 0]);
 }

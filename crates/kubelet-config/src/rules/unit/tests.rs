@@ -147,6 +147,9 @@ fn a_watchdog_needs_a_kubelet_that_notifies_it() {
         assert!(found.contains("the kubelet exits"), "it takes more than a second: {short}");
     }
     assert!(judged("WatchdogSec=500ms", "1.31.4", "").contains("does not notify"));
+    for long in ["1d", "2w", "2min 20s", "30seconds"] {
+        assert!(judged(&format!("WatchdogSec={long}"), "1.31.4", "").contains("does not notify"), "{long}");
+    }
     for (text, release) in [
         ("WatchdogSec=30s", "1.32.0"),
         ("WatchdogSec=1500ms", "1.34.4"),
@@ -154,6 +157,12 @@ fn a_watchdog_needs_a_kubelet_that_notifies_it() {
         ("WatchdogSec=1.5", "1.34.4"),
         ("WatchdogSec=0", "1.31.4"),
         ("WatchdogSec=infinity", "1.31.4"),
+        // systemd.time(7) has no such forms.
+        ("WatchdogSec=PT30S", "1.31.4"),
+        ("WatchdogSec=5mins", "1.31.4"),
+        ("WatchdogSec=1d, 2h", "1.31.4"),
+        ("WatchdogSec=00:00:30", "1.31.4"),
+        ("WatchdogSec=1e-1", "1.33.2"),
         ("WatchdogSec=30s", ""),
         ("", "1.31.4"),
     ] {
