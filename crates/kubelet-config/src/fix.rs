@@ -1,5 +1,4 @@
-//! Edits that remedy findings. Each is tried on a copy of the tree in memory, and kept only if its finding is gone and
-//! nothing worse came.
+//! Edits that remedy findings. Each is tried on a copy in memory, and kept only if its finding goes and none comes.
 
 mod overlay;
 

@@ -2,8 +2,7 @@
 
 use super::systemd::Arg;
 
-/// The words of a `/proc/PID/cmdline`, each ended by NUL, the program's name first. Bytes that are not UTF-8 show as
-/// `U+FFFD`.
+/// The words of a `/proc/PID/cmdline`, each ended by NUL, the program's name first. What is not UTF-8 is `U+FFFD`.
 pub fn words(cmdline: &[u8]) -> Vec<String> {
     let words = cmdline.split_inclusive(|byte| *byte == 0).map(|word| word.strip_suffix(b"\0").unwrap_or(word));
     words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()

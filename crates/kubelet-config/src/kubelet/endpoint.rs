@@ -11,8 +11,7 @@ pub fn runtime_socket(settings: &Settings) -> Option<PathBuf> {
     socket_path(settings.text("containerRuntimeEndpoint").unwrap_or(DEFAULT_ENDPOINT)).map(PathBuf::from)
 }
 
-/// The path of an endpoint that is a socket, `/var/run` written as `/run`; `None` for one that is no path (`tcp://`,
-/// `npipe://`).
+/// The path of an endpoint that is a socket, `/var/run` as `/run`; `None` for one that is no path (`tcp://`).
 pub fn socket_path(endpoint: &str) -> Option<String> {
     let path = match endpoint.split_once("://") {
         Some(("unix", path)) => path,

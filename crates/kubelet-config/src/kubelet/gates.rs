@@ -1,4 +1,4 @@
-//! Every feature gate of the kubelets 1.25 to 1.37: `gates.txt`.
+//! Every feature gate of the kubelets 1.25 to 1.37: `gates.txt`, and some of their defaults: `gates_on.txt`.
 
 use std::ops::RangeInclusive;
 use std::sync::LazyLock;
@@ -48,33 +48,7 @@ pub fn find(name: &str) -> Option<&'static Gate> {
     GATES.binary_search_by(|gate| gate.name.cmp(name)).ok().map(|index| &GATES[index])
 }
 
-/// Gates on which it depends what the kubelet takes for a setting, and the release since which each is on by default; none
-/// where it is off in every release that is known. Read from `kube_features.go` of 1.36.3 and of 1.37.2.
-const ON_BY_DEFAULT: [(&str, Option<u16>); 22] = [
-    ("CPUManagerPolicyAlphaOptions", None),
-    ("CustomCPUCFSQuotaPeriod", Some(36)),
-    ("DefaultPodSysctls", None),
-    ("DynamicResourceAllocation", Some(34)),
-    ("GracefulNodeShutdown", Some(21)),
-    ("GracefulNodeShutdownBasedOnPodPriority", Some(24)),
-    ("ImageMaximumGCAge", Some(30)),
-    ("InPlacePodVerticalScaling", Some(33)),
-    // Alpha in 1.28, locked since 1.34 (KEP-4033).
-    ("KubeletCgroupDriverFromCRI", Some(31)),
-    ("KubeletCrashLoopBackOffMax", Some(35)),
-    ("KubeletEnsureSecretPulledImages", Some(35)),
-    ("KubeletServiceAccountTokenForCredentialProviders", Some(34)),
-    ("KubeletTracing", Some(27)),
-    ("LoggingAlphaOptions", None),
-    ("MemoryManager", Some(22)),
-    ("MemoryQoS", Some(37)),
-    ("NodeLogQuery", Some(36)),
-    ("NodeSwap", Some(30)),
-    ("RotateKubeletServerCertificate", Some(12)),
-    ("SystemdWatchdog", Some(32)),
-    ("TopologyManagerPolicyOptions", Some(28)),
-    ("UserNamespacesSupport", Some(33)),
-];
+const ON_BY_DEFAULT: &str = include_str!("gates_on.txt");
 
 /// Whether a gate of the table is on; `None` where that is not known.
 pub(crate) fn is_on(name: &str, settings: &Settings, version: Option<&Version>) -> Option<bool> {
@@ -89,8 +63,8 @@ pub(crate) fn is_on(name: &str, settings: &Settings, version: Option<&Version>) 
     if set.is_some_and(|gates| ["AllAlpha", "AllBeta"].iter().any(|all| gates.get(all).is_some())) {
         return None;
     }
-    let (_, since) = ON_BY_DEFAULT.iter().find(|(gate, _)| *gate == name)?;
-    let is_old = |minor: Minor| since.is_none_or(|since| minor.0 < since);
+    let [_, since] = rows(ON_BY_DEFAULT).find(|[gate, _]| *gate == name)?;
+    let is_old = |release: Minor| minor(since).is_none_or(|since| release < since);
     match version {
         Some(version) => Some(!is_old(version.minor)),
         // The oldest release of the table decides where it is not known.

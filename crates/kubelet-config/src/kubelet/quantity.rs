@@ -1,5 +1,4 @@
-//! Kubernetes' resource quantities: `100Mi`, `1.5Gi`, `500m`, `1e9`. Read from k8s.io/apimachinery v0.36.3
-//! `pkg/api/resource`.
+//! Kubernetes' resource quantities: `100Mi`, `1.5Gi`, `500m`, `1e9`; k8s.io/apimachinery v0.36.3 `pkg/api/resource`.
 
 /// An amount, to fifteen digits.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]

@@ -27,8 +27,7 @@ pub struct Intent {
 /// Where the kubelet is in its life when the question is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Lifecycle {
-    /// Before the kubelet starts for the first time: no certificate, no configuration and no CNI are normal before
-    /// `kubeadm join`.
+    /// Before the kubelet's first start: no certificate, configuration or CNI is normal before `kubeadm join`.
     BeforeFirstStart,
     /// The kubelet runs, or should.
     #[default]

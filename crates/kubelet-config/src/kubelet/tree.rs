@@ -116,6 +116,7 @@ enum Entry {
 }
 
 /// A tree in memory.
+#[must_use]
 #[derive(Debug, Clone, Default)]
 pub struct MemoryTree {
     entries: BTreeMap<PathBuf, Entry>,
@@ -135,42 +136,36 @@ impl MemoryTree {
     }
 
     /// Adds a file, and the directories above it.
-    #[must_use]
     pub fn file(mut self, path: impl Into<PathBuf>, content: impl Into<Vec<u8>>) -> Self {
         self.entries.insert(path.into(), Entry::File(content.into()));
         self
     }
 
     /// Adds a symbolic link.
-    #[must_use]
     pub fn link(mut self, path: impl Into<PathBuf>, target: impl Into<PathBuf>) -> Self {
         self.entries.insert(path.into(), Entry::Link(target.into()));
         self
     }
 
     /// Adds an empty directory.
-    #[must_use]
     pub fn directory(mut self, path: impl Into<PathBuf>) -> Self {
         self.entries.insert(path.into(), Entry::Directory);
         self
     }
 
     /// Adds a socket or a FIFO.
-    #[must_use]
     pub fn other(mut self, path: impl Into<PathBuf>) -> Self {
         self.entries.insert(path.into(), Entry::Other);
         self
     }
 
     /// Gives a file other permission bits than 0644.
-    #[must_use]
     pub fn mode(mut self, path: impl Into<PathBuf>, mode: u32) -> Self {
         self.modes.insert(path.into(), mode);
         self
     }
 
     /// Removes what is at `path`.
-    #[must_use]
     pub fn without(mut self, path: impl AsRef<Path>) -> Self {
         self.entries.remove(path.as_ref());
         self

@@ -1,6 +1,7 @@
 //! KN: swap, kernel settings.
 
 use super::{Finding, Lifecycle, Located, Location, Report, Severity, Snapshot, at, settings};
+use crate::kubelet::machine::PROTECTED;
 
 pub(super) fn swap_on(snapshot: &Snapshot, report: &mut Report) {
     let Some(swaps) = &snapshot.machine.kernel.swaps else {
@@ -124,17 +125,6 @@ pub(super) fn br_netfilter(snapshot: &Snapshot, report: &mut Report) {
     );
     report.add(Finding::new("KN003", Severity::Warning, at, message).say(fix));
 }
-
-/// What a kubelet with `protectKernelDefaults` wants, in the order in which it looks; from kubernetes/kubernetes,
-/// `pkg/util/sysctl` and `pkg/kubelet/cm/container_manager_linux.go`.
-const PROTECTED: &[(&str, &str)] = &[
-    ("vm.overcommit_memory", "1"),
-    ("vm.panic_on_oom", "0"),
-    ("kernel.panic", "10"),
-    ("kernel.panic_on_oops", "1"),
-    ("kernel.keys.root_maxkeys", "1000000"),
-    ("kernel.keys.root_maxbytes", "25000000"),
-];
 
 pub(super) fn protect_kernel_defaults(snapshot: &Snapshot, report: &mut Report) {
     if snapshot.settings.bool("protectKernelDefaults") != Some(true) {

@@ -10,8 +10,7 @@ use crate::kubelet::machine::FileState;
 const STUB: &str = "127.0.0.53";
 const RESOLVED: &str = "/run/systemd/resolve/resolv.conf";
 
-/// How long after the kubelet's start a missing CNI configuration is no more than the usual wait for images, in
-/// seconds: 10 to 90 are usual.
+/// For how many seconds after its start a missing CNI configuration is the usual wait for images: 10 to 90.
 const CNI_GRACE_SECS: u64 = 180;
 
 pub(super) fn cni_missing(snapshot: &Snapshot, report: &mut Report) {

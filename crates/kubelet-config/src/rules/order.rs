@@ -7,8 +7,7 @@ use super::{Finding, Kind, Location, Report, Severity, Step, rule};
 /// The most findings of one rule: far more than a person reads, and a bound for a hostile tree.
 const MAX_OF_A_RULE: usize = 100;
 
-/// Puts a report in order.
-/// `is_env_file` tells files of `EnvironmentFile=`.
+/// Puts a report in order. `is_env_file` tells files of `EnvironmentFile=`.
 pub(super) fn settle(report: &mut Report, is_env_file: &dyn Fn(&str) -> bool) {
     sort(&mut report.findings);
     fold(&mut report.findings);
@@ -74,8 +73,7 @@ fn explain(findings: &mut [Finding], is_env_file: &dyn Fn(&str) -> bool) {
     }
 }
 
-/// Where text that systemd reads otherwise than it looks is an error, the value that is meant is not known: no other
-/// edit may build on it.
+/// Where text is an error that systemd reads otherwise than it looks, no other edit may build on its value.
 fn defer_to_text_errors(findings: &mut [Finding]) {
     let on_text = |finding: &Finding| rule(finding.rule).is_some_and(|rule| rule.kind == Kind::Text);
     let errors = findings.iter().filter(|one| on_text(one) && one.severity >= Severity::Error && one.at.line > 0);
@@ -94,8 +92,7 @@ fn defer_to_text_errors(findings: &mut [Finding]) {
 /// The finding on the text that a finding on an argument follows from.
 fn text_of(finding: &Finding, all: &[Finding], is_env_file: &dyn Fn(&str) -> bool) -> Option<(&'static str, Location)> {
     let rules = rule(finding.rule)?.explained_by;
-    // In an environment file, where every variable has its own line, a step is the variable's name and the finding is in
-    // the value.
+    // In an environment file every variable has its own line: a step is its name, and the finding is in the value.
     let is_line = is_env_file(&finding.at.file);
     let is_same_line = |at: &Location| is_line && at.line > 0 && at.file_line() == finding.at.file_line();
     let is_step = |at: &Location| overlaps(at, &finding.at) || is_same_line(at);

@@ -14,8 +14,7 @@ use crate::step::NOT_THE_OPERATORS;
 const MAX_VALUE_BYTES: usize = 4000;
 
 impl Remedy {
-    /// The same, and the finding's own line is deleted. What is written comes first, so that the lines keep their
-    /// numbers.
+    /// The same, and the finding's own line is deleted. What is written comes first, so that lines keep their numbers.
     pub(super) fn and_delete(mut self, line: Step) -> Self {
         if self.steps.iter().any(|step| step.at().is_some()) {
             self.steps.push(line);

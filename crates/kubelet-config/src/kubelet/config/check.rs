@@ -168,17 +168,8 @@ fn got(node: &Node, kind: Kind) -> &'static str {
 }
 
 /// Flags that have no field, and that people write into the file.
-const OWN_FLAGS: [&str; 9] = [
-    "--bootstrap-kubeconfig",
-    "--cert-dir",
-    "--cloud-provider",
-    "--hostname-override",
-    "--image-credential-provider-config",
-    "--kubeconfig",
-    "--node-ip",
-    "--node-labels",
-    "--root-dir",
-];
+const OWN_FLAGS: &str = "--bootstrap-kubeconfig --cert-dir --cloud-provider --hostname-override \
+    --image-credential-provider-config --kubeconfig --node-ip --node-labels --root-dir";
 
 /// Whether a key belongs below a field: a field of its own, an eviction signal, a resource.
 fn has_key(above: &Field, key: &str) -> bool {
@@ -209,7 +200,7 @@ fn meant(prefix: &str, key: &str) -> Option<&'static str> {
     if let Some(flag) = FLAGS.iter().find(|flag| flag.field.is_some() && bare(flag.name) == written) {
         return flag.field;
     }
-    if let Some(flag) = OWN_FLAGS.iter().find(|flag| bare(flag) == written) {
+    if let Some(flag) = OWN_FLAGS.split(' ').find(|flag| bare(flag) == written) {
         return Some(flag);
     }
     let mut elsewhere = FIELDS.iter().filter(|field| name_of(field) == written);

@@ -71,8 +71,7 @@ impl ConfigFile {
     }
 }
 
-/// A key that the kubelet does not take: of its main file it logs a warning and goes on without it, of a drop-in it
-/// says nothing.
+/// A key that the kubelet does not take: of its main file it logs a warning, of a drop-in it says nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownField {
     /// Its path with dots, as written.

@@ -21,7 +21,7 @@ pub(super) fn lay_over(settings: &mut Settings, config: &Configuration, version:
         let Some(entry) = config.entry(field.path) else { continue };
         let mut effective = written(entry, field);
         let is_mains = config.main().is_some_and(|main| main.at.file == entry.at.file);
-        if is_mains && PATHS.contains(&field.path) {
+        if is_mains && PATHS.split(' ').any(|path| path == field.path) {
             absolute(&mut effective.value, &entry.at);
         }
         let is_unset = matches!(field.default, FieldDefault::UnlessZero(_)) && defaults::is_zero(&effective.value)
@@ -35,15 +35,7 @@ pub(super) fn lay_over(settings: &mut Settings, config: &Configuration, version:
 }
 
 /// The paths that the kubelet takes as relative to its main file (`KubeletConfigurationPathRefs`).
-const PATHS: [&str; 7] = [
-    "authentication.x509.clientCAFile",
-    "podLogsDir",
-    "resolvConf",
-    "staticPodPath",
-    "tlsCertFile",
-    "tlsPrivateKeyFile",
-    "volumePluginDir",
-];
+const PATHS: &str = "authentication.x509.clientCAFile podLogsDir resolvConf staticPodPath tlsCertFile tlsPrivateKeyFile volumePluginDir";
 
 fn absolute(value: &mut Value, file: &Location) {
     let relative = value.as_str().filter(|path| !path.is_empty() && !path.starts_with('/'));

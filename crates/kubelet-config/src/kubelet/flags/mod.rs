@@ -1,5 +1,4 @@
-//! The kubelet's flags: what each version knows (`table`), and a command line read as the kubelet reads it (`parse`).
-//! Reads no file.
+//! The kubelet's flags: what each version knows (`table`), and a command line read as the kubelet does (`parse`).
 
 mod number;
 pub mod parse;

@@ -1,5 +1,4 @@
-//! What the kubelet shows to the API server and to its clients: kubeconfigs and certificates. Of a secret only the
-//! presence is kept.
+//! What the kubelet shows to the API server and its clients: kubeconfigs, certificates. Of a secret only its presence.
 
 use std::path::{Path, PathBuf};
 

@@ -9,8 +9,7 @@ use crate::kubelet::text::find_word;
 use crate::kubelet::tree::Tree;
 use crate::kubelet::version::Version;
 
-/// The host's name, where the caller gives it, else that in `/etc/hostname`: its first line that is neither empty nor a
-/// comment, hostname(5).
+/// The host's name, where the caller gives it, else the first line of `/etc/hostname` that says one: hostname(5).
 pub fn hostname(tree: &dyn Tree, given: Option<&str>) -> Option<Located<String>> {
     const PATH: &str = "/etc/hostname";
     if let Some(given) = given {

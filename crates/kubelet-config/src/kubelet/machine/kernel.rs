@@ -30,22 +30,25 @@ fn swaps(tree: &dyn Tree) -> Option<Vec<Located<Swap>>> {
     Some(numbered(&text).skip(1).filter_map(entry).collect())
 }
 
-/// The kernel settings that rules read, by their names in sysctl.conf(5).
-const SYSCTLS: &[&str] = &[
-    "kernel.keys.root_maxbytes",
-    "kernel.keys.root_maxkeys",
-    "kernel.panic",
-    "kernel.panic_on_oops",
-    "net.bridge.bridge-nf-call-iptables",
-    "net.ipv4.ip_forward",
-    "net.ipv6.conf.all.forwarding",
-    "vm.overcommit_memory",
-    "vm.panic_on_oom",
+/// What a kubelet with `protectKernelDefaults` wants, in the order in which it looks; from kubernetes/kubernetes,
+/// `pkg/util/sysctl` and `pkg/kubelet/cm/container_manager_linux.go`.
+pub(crate) const PROTECTED: &[(&str, &str)] = &[
+    ("vm.overcommit_memory", "1"),
+    ("vm.panic_on_oom", "0"),
+    ("kernel.panic", "10"),
+    ("kernel.panic_on_oops", "1"),
+    ("kernel.keys.root_maxkeys", "1000000"),
+    ("kernel.keys.root_maxbytes", "25000000"),
 ];
+
+/// The others that rules read, by their names in sysctl.conf(5).
+const FORWARDING: [&str; 3] =
+    ["net.bridge.bridge-nf-call-iptables", "net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"];
 
 fn sysctls(tree: &dyn Tree) -> BTreeMap<&'static str, Located<String>> {
     let path = |name: &str| format!("/proc/sys/{}", name.replace('.', "/"));
-    SYSCTLS.iter().filter_map(|name| Some((*name, first_word(tree, &path(name))?))).collect()
+    let names = PROTECTED.iter().map(|(name, _)| *name).chain(FORWARDING);
+    names.filter_map(|name| Some((name, first_word(tree, &path(name))?))).collect()
 }
 
 const CGROUPS: &str = "/sys/fs/cgroup";
@@ -66,8 +69,7 @@ fn cgroup_v2(tree: &dyn Tree) -> Option<bool> {
 /// The settings that name a cgroup which must exist before the kubelet starts.
 const NAMED_BY: &[&str] = &["cgroupRoot", "kubeReservedCgroup", "systemReservedCgroup"];
 
-/// The cgroups that the settings name, as they are written there, and whether they exist; empty where the host's
-/// cgroups are not to be seen.
+/// The cgroups that the settings name, and whether they exist; empty where the host's cgroups are not to be seen.
 fn cgroups(tree: &dyn Tree, settings: &Settings) -> BTreeMap<String, bool> {
     let Some(is_v2) = cgroup_v2(tree) else { return BTreeMap::new() };
     // Of the v1 hierarchies the kubelet needs several; the memory controller's is the one it always needs.

@@ -32,6 +32,7 @@ pub(crate) use containerd::release;
 pub(crate) use credential_provider::Problem;
 pub use credentials::of_running;
 pub use identity::{hostname, kubelet_version};
+pub(crate) use kernel::PROTECTED;
 pub use packages::Packages;
 
 /// The largest kubeconfig, certificate or resolv.conf that is read.

@@ -1,5 +1,4 @@
-//! Versions of installed Debian packages, from dpkg's status file. (An RPM database is no text; there the versions
-//! come from the caller.)
+//! Versions of Debian packages, from dpkg's status file. (An RPM database is no text: the caller gives the versions.)
 
 use std::collections::BTreeMap;
 use std::path::Path;

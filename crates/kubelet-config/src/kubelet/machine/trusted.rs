@@ -1,5 +1,4 @@
-//! The files that systemd or the kubelet trusts: who may write them, or read them, may run commands as root or act as
-//! the node.
+//! The files that systemd or the kubelet trusts: who writes them, or reads them, run commands as root or are the node.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,8 +14,7 @@ use crate::kubelet::tree::{Kind, Tree};
 /// How many files are listed: a unit with more drop-ins than that has other problems.
 const MAX_FILES: usize = 1000;
 
-/// Lists them, each once, those that are there. `kubeconfigs` have been read from `--kubeconfig` and
-/// `--bootstrap-kubeconfig`.
+/// Lists those that are there, each once. `kubeconfigs` were read from `--kubeconfig` and `--bootstrap-kubeconfig`.
 pub(super) fn list(
     tree: &dyn Tree,
     unit: &Unit,

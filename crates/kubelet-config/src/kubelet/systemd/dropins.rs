@@ -1,5 +1,4 @@
-//! Drop-ins: which files are read, in which order, and which look as if they were; systemd.unit(5), and
-//! `src/shared/dropin.c`.
+//! Drop-ins: which are read, in which order, and which look as if they were; systemd.unit(5), `src/shared/dropin.c`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};

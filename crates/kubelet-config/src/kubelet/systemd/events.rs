@@ -65,8 +65,7 @@ pub(crate) enum EventKind {
     Unset { name: String, by: Location },
     /// A drop-in in whose place one of the same name is read.
     DropInShadowed { by: PathBuf },
-    /// A drop-in that is hidden by `what` of its name: a `link to /dev/null`, an `empty file`, a `directory` or a
-    /// `dangling link`.
+    /// A drop-in that is hidden by `what` of its name: a `link to /dev/null`, an `empty file` and others.
     DropInMasked { by: PathBuf, what: &'static str },
     /// A file near the unit's drop-ins that is none.
     DropInNotRead { reason: NotADropIn },
@@ -77,8 +76,7 @@ pub(crate) enum EventKind {
     EnvLineIgnored { reason: String, bom: bool },
     /// Text of an environment file without `=`, which systemd passes over in silence.
     EnvLineWithoutAssignment,
-    /// A line of an environment file that a comment before it swallows, because that ends in a backslash (before
-    /// systemd 254).
+    /// A line of an environment file that a comment ending in a backslash swallows (before systemd 254).
     EnvCommentContinued,
     /// A quote in an environment file that is never closed, so that this many lines went into the value.
     EnvQuoteNotClosed { lines: u32 },

@@ -222,8 +222,7 @@ pub struct Exec {
     pub(crate) expands: bool,
 }
 
-/// Settings by section and key: the last one of its key, or all of a list (`ExecStartPre=`, `After=`, …) with blanks
-/// between them.
+/// Settings by section and key: the last one of its key, or all of a list (`After=`, …) with blanks between them.
 pub type Settings = BTreeMap<(String, String), Located<String>>;
 
 /// A service unit, resolved.

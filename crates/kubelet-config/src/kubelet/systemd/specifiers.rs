@@ -12,8 +12,7 @@ pub(super) struct Specifiers(pub(super) BTreeMap<char, Option<Vec<u8>>>);
 const MAX_EXPANDED_BYTES: usize = 1 << 20;
 
 impl Specifiers {
-    /// The text with its specifiers expanded, and whether it had any; the letter that systemd does not know, if there is
-    /// one.
+    /// The text with its specifiers expanded, and whether it had any; the letter that systemd does not know, if any.
     pub(super) fn expand(&self, text: &Mapped) -> Result<(Mapped, bool), char> {
         let mut expanded = Mapped::default();
         let mut has_specifiers = false;

@@ -5,8 +5,7 @@ use crate::kubelet::config::document::{Entry, Node, Value};
 use crate::rules::flags::is_refused;
 use crate::rules::{Location, Report, Snapshot, Step, cloud, flags_in, settings};
 
-/// Takes back the edits of files that something else writes, and those that would change or delete more than the
-/// finding names.
+/// Takes back edits of files that something else writes, and those that would change more than the finding names.
 pub(in crate::rules) fn withhold(snapshot: &Snapshot, report: &mut Report) {
     // There the Machine Config Operator writes all files.
     let is_openshift = cloud::is_openshift(snapshot);

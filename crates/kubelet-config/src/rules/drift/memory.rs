@@ -64,8 +64,7 @@ fn is_glob(pattern: &str) -> bool {
     pattern.contains(['*', '?', '['])
 }
 
-/// Whether a path is the one of a line, or may be a match of its glob: the text around the first and the last
-/// wildcard is compared.
+/// Whether a path is that of a line, or may match its glob: the text around the wildcards is compared.
 fn is_match(pattern: &str, path: &str) -> bool {
     if !is_glob(pattern) {
         return pattern == path;

@@ -24,8 +24,7 @@ pub(in crate::rules) fn duplicate(snapshot: &Snapshot, report: &mut Report) {
         let (flag, at) = (&last.written, at::flag(snapshot, last));
         let message = format!("{flag} is given {times}, here and at {others}: {what}");
         let mut finding = Finding::new("FL005", severity, at.clone(), message);
-        // Of several in one file where the last one counts alone, the others can go; the last of a line first, so that
-        // columns stay right.
+        // Of several in one file of which the last counts, the others can go; a line's last first, for the columns.
         let is_here = |used: &&FlagUse| {
             let other = at::flag(snapshot, used);
             // A variable that ExecStart= has twice is written once.

@@ -28,11 +28,8 @@ pub(in crate::rules) fn map_replaced(snapshot: &Snapshot, report: &mut Report) {
         let values: Vec<_> =
             entry.node.entries().iter().filter_map(|one| Some((one.key.as_str(), one.node.text()?))).collect();
         let in_file: BTreeMap<&str, &str> = values.iter().map(|(key, value)| (*key, value.as_str())).collect();
-        let missing: Vec<(&str, &str)> = in_file
-            .iter()
-            .filter(|(key, _)| !effective.contains_key(**key))
-            .map(|(key, value)| (*key, *value))
-            .collect();
+        let missing: Vec<(&str, &str)> =
+            in_file.clone().into_iter().filter(|(key, _)| !effective.contains_key(key)).collect();
         let gets = if effective.is_empty() { "nothing".to_owned() } else { text(&effective) };
         let finding = |by: &str| {
             let message = format!(
@@ -49,13 +46,12 @@ pub(in crate::rules) fn map_replaced(snapshot: &Snapshot, report: &mut Report) {
                 report.add(finding.remedy(with_argument(snapshot, &format!("{flag}={}", text(&in_file)))));
             }
             Some(From::Flag(by)) if in_file.iter().any(|(key, value)| effective.get(key) != Some(value)) => {
-                let finding = finding(&format!("the flag --{flag} ({by})"));
+                let mut finding = finding(&format!("the flag --{flag} ({by})"));
                 let in_drop_in = snapshot.config.files.iter().any(|file| file.drop_in && file.at.file == entry.at.file);
-                let finding = match &missing[..] {
-                    // Whoever wrote a drop-in wanted to override something; in the main file it may be a default.
-                    [] if !in_drop_in => Finding { severity: Severity::Info, ..finding },
-                    _ => finding,
-                };
+                // Whoever wrote a drop-in wanted to override something; in the main file it may be a default.
+                if missing.is_empty() && !in_drop_in {
+                    finding.severity = Severity::Info;
+                }
                 let finding = match &missing[..] {
                     [] => finding.say_at(&entry.at, format!("delete the flag at {by}, or {field}")),
                     missing => finding.with(add_pairs(snapshot, field, missing)),

@@ -8,8 +8,7 @@ use super::{BadDocument, Entry, MAX_DEPTH, Node, Value, scalar};
 use crate::kubelet::location::Location;
 use crate::kubelet::text::to_u32;
 
-/// The most bytes that the values of a document take, those by aliases counted; the largest kubeconfig we know has some
-/// thousand values.
+/// The most bytes that a document's values take, aliases counted; the largest kubeconfig we know has some thousand.
 const MAX_BYTES: usize = 24 << 20;
 
 /// What a value needs in addition to its text.

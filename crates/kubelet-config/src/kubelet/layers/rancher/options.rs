@@ -1,5 +1,4 @@
-//! The distribution's options, each value with its place: files, then the command line, then variables for what neither
-//! gives.
+//! The distribution's options with their places: files, then the command line, then variables for what neither gives.
 
 mod files;
 
@@ -56,8 +55,7 @@ impl Options {
     }
 }
 
-/// Reads all options; `words` are those after `agent` or `server`. Notes in `kubelet` what was read, replaced and
-/// could not be read.
+/// Reads all options; `words` are those after `agent` or `server`. `kubelet` gets what was read, or not.
 pub(super) fn read(
     tree: &dyn Tree,
     unit: &Unit,
@@ -107,8 +105,7 @@ fn replace(options: &mut Options, option: String, values: Values, kubelet: &mut 
     }
 }
 
-/// What an item sets: an item that the later list sets to something else is overridden, which may be meant, and not
-/// lost.
+/// What an item sets: an item that the later list sets otherwise is overridden, which may be meant, and not lost.
 fn name_of<'a>(option: &str, item: &'a str) -> &'a str {
     let item = if option == "kubelet-arg" { item.strip_prefix("--").unwrap_or(item) } else { item };
     item.split('=').next().unwrap_or(item)
