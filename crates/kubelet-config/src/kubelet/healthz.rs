@@ -13,8 +13,7 @@ pub const DEFAULT_PORT: u16 = 10248;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Healthz {
-    /// The whole URL, for example `http://127.0.0.1:10248/healthz`; its host is always an address, because looking
-    /// up a name would take a resolver.
+    /// The whole URL, `http://127.0.0.1:10248/healthz`; its host is an address, because a name would take a resolver.
     Url(String),
     /// `healthzPort: 0`: the kubelet serves none.
     Disabled,

@@ -42,8 +42,7 @@ fn is_an_item(snapshot: &Snapshot) -> bool {
     matches!(snapshot.command.launcher, Launcher::K3s | Launcher::Rke2 | Launcher::K0s)
 }
 
-/// Where a part of the flag's value is, by its bytes in the value; the whole word where the columns are not sure or
-/// the word is longer than anybody writes.
+/// Where a part of the flag's value is, by its bytes; the whole word where the columns are not sure.
 pub(super) fn value_part(snapshot: &Snapshot, used: &FlagUse, start: usize, length: usize) -> Location {
     let whole = word(snapshot, used, usize::from(used.value_in_next_word)).map_or(&used.at, Arg::at);
     exact_part(snapshot, used, start, length).unwrap_or_else(|| whole.clone())

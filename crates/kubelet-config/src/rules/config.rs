@@ -6,6 +6,7 @@ mod limits;
 mod pairs;
 mod values;
 
+pub(super) use self::values::cpus;
 use super::lost::as_written;
 use super::settings;
 use super::{Finding, Launcher, Lifecycle, Location, Report, Severity, Snapshot, Step, at};

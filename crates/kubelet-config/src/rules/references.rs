@@ -1,5 +1,4 @@
-//! What `ExecStart=` makes of the variables: those that it does not use, those that it uses as one word, those that a
-//! newer `ExecStart=` forgets.
+//! What `ExecStart=` makes of the variables: those that it does not use, uses as one word, or a newer one forgets.
 
 use std::collections::BTreeSet;
 

@@ -79,8 +79,7 @@ fn masked(path: &str, mut value: Value) -> Value {
     value
 }
 
-/// Defaults that follow from another setting of the main file: `SetDefaults_KubeletConfiguration`. When drop-ins are merged,
-/// they are set already.
+/// Defaults that follow from other settings of the main file, before drop-ins: `SetDefaults_KubeletConfiguration`.
 fn dependent(settings: &mut Settings, config: &Configuration) {
     let file = |settings: &Settings, path: &str| match &settings.get(path)?.from {
         From::File(at) => Some(at.file.clone()),

@@ -1,5 +1,4 @@
-//! What Go's readers of numbers, durations and addresses take, on which pflag calls for a flag's value. Checked against
-//! real kubelets (`make flags`).
+//! Go's readers of numbers, durations and addresses, which pflag calls. Checked against real kubelets (`make flags`).
 
 use std::net::IpAddr;
 

@@ -1,5 +1,4 @@
-//! Where in a unit's argument list the kubelet begins: after wrappers that hand their words on, in a distribution's
-//! program, or nowhere that can be seen.
+//! Where in a unit's argument list the kubelet begins: after wrappers, in a distribution's program, or nowhere.
 
 use super::Launcher;
 use crate::kubelet::location::Located;

@@ -1,5 +1,4 @@
-//! The snaps: `MicroK8s`, whose kubelite runs the kubelet in its own process, and Canonical's k8s. Both take the
-//! kubelet's arguments from a file.
+//! The snaps `MicroK8s`, whose kubelite is a kubelet too, and Canonical's k8s: a file has the kubelet's arguments.
 
 use std::path::Path;
 

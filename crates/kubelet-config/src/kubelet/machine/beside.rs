@@ -16,8 +16,8 @@ use crate::kubelet::version::Version;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Beside {
-    /// The policy that the CPU and the memory manager have in their state files, by the setting of the policy.
-    pub(crate) state_policies: BTreeMap<&'static str, Located<String>>,
+    /// The state files of the CPU and the memory manager, by the setting of the policy.
+    pub(crate) states: BTreeMap<&'static str, Located<serde_json::Value>>,
     /// State files that are not JSON.
     pub(crate) broken_states: Vec<Location>,
     /// Settings that name a file or a directory which is not there or is empty, and which of the two.
@@ -101,8 +101,7 @@ fn absent_units(tree: &dyn Tree, required: &[Required]) -> Vec<Located<(&'static
     required.iter().filter(is_absent).map(|(named, _)| named.clone()).collect()
 }
 
-/// The one of them that may write a file for the unit: it, or a command before it, has run when it counts as started. Or
-/// it is not there yet.
+/// The one that may write a file for the unit: it, or a command before it, has run when it counts as started.
 fn writer(required: &[Required]) -> Option<String> {
     const RUNTIMES: [&str; 3] = ["containerd", "cri", "docker"];
     let may_write = |(named, unit): &&Required| {
@@ -136,7 +135,7 @@ pub(super) fn read(tree: &dyn Tree, unit: &Unit, settings: &Settings, version: O
     let required = required(tree, unit);
     let pods = settings.text("staticPodPath").map(|path| static_pods(tree, Path::new(path))).unwrap_or_default();
     Beside {
-        state_policies: policies(tree, settings),
+        states: states(tree, settings),
         broken_states: broken_states(tree, settings),
         missing: NAMED.into_iter().filter_map(missing).collect(),
         idle_pods: if pods.is_empty() { static_pods(tree, Path::new(MANIFESTS)) } else { Vec::new() },
@@ -169,12 +168,10 @@ fn broken_states(tree: &dyn Tree, settings: &Settings) -> Vec<Location> {
     STATES.iter().map(|name| root(settings).join(name)).filter(is_broken).map(|path| Location::file(&path)).collect()
 }
 
-/// The policy under which each file was written, by the setting of the policy.
-fn policies(tree: &dyn Tree, settings: &Settings) -> BTreeMap<&'static str, Located<String>> {
+fn states(tree: &dyn Tree, settings: &Settings) -> BTreeMap<&'static str, Located<serde_json::Value>> {
     let read = |(setting, name): (&'static str, &str)| {
         let path = root(settings).join(name);
-        let state: serde_json::Value = serde_json::from_str(&text::small(tree, path.to_str()?)?).ok()?;
-        let value = state["policyName"].as_str()?.to_owned();
+        let value = serde_json::from_str(&text::small(tree, path.to_str()?)?).ok()?;
         Some((setting, Located { value, at: Location::file(&path) }))
     };
     FILES.into_iter().filter_map(read).collect()

@@ -98,8 +98,7 @@ pub(super) fn read(tree: &dyn Tree, settings: &Settings) -> Kernel {
     }
 }
 
-/// The path of a slice as the kubelet's systemd driver makes it from a name: `/a-b` → `a.slice/a-b.slice`
-/// (systemd.slice(5): each dash is a level).
+/// The path of a slice as the systemd driver makes it from a name: `/a-b` → `a.slice/a-b.slice` (systemd.slice(5)).
 fn slice_path(name: &str) -> String {
     let base = name.trim_end_matches('/').rsplit('/').next().unwrap_or(name);
     let base = base.strip_suffix(".slice").unwrap_or(base);

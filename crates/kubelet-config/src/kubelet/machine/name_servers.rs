@@ -32,8 +32,7 @@ fn servers(file: &Location, text: &str) -> Vec<Located<String>> {
         .collect()
 }
 
-/// A link to systemd-resolved's stub file, which exists while that runs only; its one name server is always the same,
-/// systemd-resolved.service(8).
+/// A link to systemd-resolved's stub file, there while that runs; its name server is always the same one.
 fn stub(tree: &dyn Tree, path: &str) -> Option<Located<String>> {
     let target = tree.read_link(Path::new(path)).ok()?;
     target

@@ -93,8 +93,7 @@ fn read(tree: &dyn Tree, settings: &Settings, path: &str, known: &Known) -> Opti
     })
 }
 
-/// The configuration of a containerd that a distribution brings along and starts itself. It may be written at the
-/// distribution's first start only.
+/// The configuration of a containerd that a distribution brings along. It may be written at its first start only.
 fn bundled(tree: &dyn Tree, settings: &Settings, socket: &str) -> Option<PathBuf> {
     if socket.starts_with("/run/k0s/") {
         return Some(PathBuf::from("/etc/k0s/containerd.toml"));

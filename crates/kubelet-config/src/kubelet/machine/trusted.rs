@@ -59,8 +59,7 @@ pub(super) fn list(
     files.into_iter().filter_map(look).collect()
 }
 
-/// Whether a file that a kubeconfig names holds a secret: a certificate alone (`.crt`) does not; the `.pem` files of
-/// the kubelet hold the key as well.
+/// Whether a file of a kubeconfig holds a secret: a certificate (`.crt`) does not, the kubelet's `.pem` holds a key.
 fn is_secret(path: &str) -> bool {
     Path::new(path).extension().is_none_or(|suffix| suffix != "crt")
 }

@@ -1,5 +1,4 @@
-//! Variables in the words of `ExecStart=`: `$X`, `${X}`, `$$`; systemd.service(5), "COMMAND LINES", and `replace_env()` in
-//! `src/basic/env-util.c`.
+//! Variables in the words of `ExecStart=`: `$X`, `${X}`, `$$`; systemd.service(5), `replace_env()` of `env-util.c`.
 
 use std::collections::BTreeMap;
 

@@ -68,8 +68,7 @@ pub enum LoadState {
 /// Where the value of a variable comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// systemd's own environment: `DefaultEnvironment=`, `systemctl set-environment`, or one that systemd sets for
-    /// every service (`PATH`, `LANG`, …).
+    /// systemd's environment: `DefaultEnvironment=`, `systemctl set-environment`, what every service has (`PATH`, …).
     Manager,
     /// The same, let through by `PassEnvironment=`.
     Passed,

@@ -1,5 +1,4 @@
-//! Where a unit's file is, and which other names lead to it; systemd.unit(5), "UNIT FILE LOAD PATH", and
-//! `src/basic/unit-file.c` for aliases.
+//! Where a unit's file is, and which other names lead to it; systemd.unit(5), and `src/basic/unit-file.c` for aliases.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};

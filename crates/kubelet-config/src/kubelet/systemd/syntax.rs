@@ -81,8 +81,7 @@ fn continues(text: &Mapped) -> Option<usize> {
     (backslashes % 2 == 1).then(|| text.len() - 1)
 }
 
-/// The next line, and where the one after it starts. `\n`, `\r` and NUL end a line, each of them once (`read_line()` in
-/// `src/basic/fileio.c`).
+/// The next line, and where the one after it starts. `\n`, `\r` and NUL end a line, each once (`read_line()`).
 fn next_line(bytes: &[u8], start: usize) -> Option<(Range<usize>, usize)> {
     let rest = bytes.get(start..).filter(|rest| !rest.is_empty())?;
     let is_end = |byte: u8| matches!(byte, b'\n' | b'\r' | 0);

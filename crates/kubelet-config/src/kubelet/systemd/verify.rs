@@ -1,5 +1,4 @@
-//! What systemd says against a service as a whole (`service_verify()` in `src/core/service.c`), and against single
-//! settings that spoil a unit.
+//! What systemd says against a service (`service_verify()` in `src/core/service.c`), and settings that spoil a unit.
 
 use std::path::Path;
 

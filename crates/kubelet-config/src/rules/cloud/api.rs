@@ -1,5 +1,4 @@
-//! Rules on what the API server says: the Node, its taints, its age, the server's version. The facts are handed in; a
-//! rule that lacks one says so.
+//! Rules on what the API server says: the Node, its taints, its age, the server's version. The facts are handed in.
 
 use super::{external, name};
 use crate::kubelet::flags::parse::parse_argv;

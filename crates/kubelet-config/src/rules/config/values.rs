@@ -278,7 +278,7 @@ fn taint(_: &Snapshot, _: &str, value: &Value) -> Option<String> {
 }
 
 /// `cpuset.Parse` of k8s.io/utils.
-pub(super) fn cpus(text: &str) -> Option<BTreeSet<u32>> {
+pub(in crate::rules) fn cpus(text: &str) -> Option<BTreeSet<u32>> {
     /// More than any machine has.
     const MAX_CPUS: u32 = 1 << 16;
     let mut set = BTreeSet::new();

@@ -93,8 +93,7 @@ pub(super) fn exec(unit: &Unit, loaded: &Loaded, found: &mut Differences) {
     }
 }
 
-/// The words that the next start would give without a daemon-reload: the command and the variables from memory, the
-/// environment files as they are now.
+/// The words that a start without a daemon-reload would give: all from memory, but the environment files as they are.
 pub(super) fn words(snapshot: &Snapshot, loaded: &Loaded) -> Vec<String> {
     let mut variables: BTreeMap<&str, &str> =
         loaded.manager_environment.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();

@@ -10,8 +10,7 @@ use crate::rules::lost::quoted;
 use crate::rules::{Finding, Report, Severity, settings};
 
 const ID: &str = "CF010";
-/// What a kubelet changes itself before it shows its configuration: the runtime's driver, the certificate that it makes, and headers, which
-/// may be secrets.
+/// What a kubelet changes itself before it shows its configuration: the driver, its certificate, headers (secrets).
 const ITS_OWN: [&str; 4] = ["cgroupDriver", "tlsCertFile", "tlsPrivateKeyFile", "staticPodURLHeader"];
 /// What it changes where processors are reserved by number.
 const RESERVATIONS: [&str; 2] = ["kubeReserved", "systemReserved"];

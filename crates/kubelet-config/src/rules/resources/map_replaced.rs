@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use super::{add_pairs, sign, with_argument};
 use crate::rules::{Finding, From, Report, Severity, Snapshot, settings};
 
-/// The maps that have a flag which empties them at its first use: `LangleSeparatedMapStringString` and `MapStringString`
-/// of k8s.io/component-base.
+/// The maps whose flag empties them at its first use: `LangleSeparatedMapStringString`, `MapStringString`.
 pub(in crate::rules) const MAPS: [&str; 6] = [
     "evictionHard",
     "evictionMinimumReclaim",

@@ -1,30 +1,59 @@
-//! RS006: a state file of the CPU or the memory manager that was written under another policy.
+//! RS006: a state file of the CPU or the memory manager that was written under another policy, or with other CPUs.
 
+use std::collections::BTreeSet;
 use std::path::Path;
+
+use serde_json::{Map, Value};
 
 use crate::kubelet::gates;
 use crate::kubelet::version::Minor;
+use crate::rules::config::cpus;
 use crate::rules::{Finding, Location, Report, Severity, Snapshot, settings};
 
 pub(in crate::rules) fn other_policy(snapshot: &Snapshot, report: &mut Report) {
     report.findings.extend(snapshot.machine.beside.broken_states.iter().filter_map(|at| broken(snapshot, at)));
     for field in ["cpuManagerPolicy", "memoryManagerPolicy"] {
-        let Some((state, policy)) =
-            snapshot.machine.beside.state_policies.get(field).zip(snapshot.settings.text(field))
-        else {
+        let state = snapshot.machine.beside.states.get(field).zip(snapshot.settings.text(field));
+        let Some((state, policy)) = state else { continue };
+        let (file, Some(old)) = (&state.at.file, state.value["policyName"].as_str()) else { continue };
+        let Some((severity, unless)) = if_it_stays(snapshot, file) else { continue };
+        if policy == old {
+            let message = other_cpus(snapshot, &state.value).map(|why| format!("{file} {why}{unless}"));
+            report.findings.extend(message.map(|why| finding(snapshot, severity, state.at.clone(), file, why)));
             continue;
-        };
-        let file = &state.at.file;
-        let Some((severity, unless)) = if_it_stays(snapshot, file).filter(|_| policy != state.value) else { continue };
+        }
         let message = format!(
             "{}, but {file} was written with policy {old}. The kubelet exits at its start with 'configured policy \
              \"{policy}\" differs from state checkpoint policy \"{old}\"'{unless}",
-            settings::shown(snapshot, field),
-            old = state.value
+            settings::shown(snapshot, field)
         );
         let found = finding(snapshot, severity, settings::place(snapshot, field), file, message);
-        report.add(found.step(state.at.clone(), format!("policyName is {}", state.value)));
+        report.add(found.step(state.at.clone(), format!("policyName is {old}")));
     }
+}
+
+/// The static CPU manager wants the machine's CPUs in its state, and those free that are reserved (`validateState`).
+fn other_cpus(snapshot: &Snapshot, state: &Value) -> Option<String> {
+    let settings = &snapshot.settings;
+    let is_strict = settings.map("cpuManagerPolicyOptions").contains_key("strict-cpu-reservation");
+    // Pods have entries of their own in newer forms of the file.
+    let is_plain = ["podEntries", "data"].iter().all(|key| state.get(key).is_none());
+    (state["policyName"] == "static" && !is_strict && is_plain).then_some(())?;
+    let free = cpus(state["defaultCpuSet"].as_str()?).filter(|free| !free.is_empty())?;
+    let pods = state["entries"].as_object();
+    // The oldest form has containers in place of pods.
+    pods.is_none_or(|pods| pods.values().all(Value::is_object)).then_some(())?;
+    let containers = pods.into_iter().flat_map(Map::values).filter_map(Value::as_object);
+    let taken = containers.flat_map(Map::values).filter_map(|set| cpus(set.as_str()?)).flatten();
+    let all: BTreeSet<u32> = taken.chain(free.iter().copied()).collect();
+    let online = snapshot.machine.kernel.cpus.as_deref().filter(|online| cpus(online).is_some_and(|cpus| cpus != all));
+    let reserved =
+        settings.text("reservedSystemCPUs").filter(|text| cpus(text).is_some_and(|set| !set.is_subset(&free)));
+    let why = match (online, reserved) {
+        (Some(online), _) => format!("has other CPUs than the machine, {online}"),
+        (None, reserved) => format!("has containers on reserved CPUs, {}", reserved?),
+    };
+    Some(format!("{why}: the kubelet exits, because its state is invalid"))
 }
 
 fn finding(snapshot: &Snapshot, severity: Severity, at: Location, file: &str, message: String) -> Finding {
@@ -70,8 +99,7 @@ fn is_read(snapshot: &Snapshot, file: &str) -> Option<bool> {
     gates::is_on(gate, &snapshot.settings, version)
 }
 
-/// Whether commands may remove a state file without its name: by a pattern, in a script, or in a directory that they name.
-/// They are joined by blanks.
+/// Whether commands, joined by blanks, may remove a state file without its name: a pattern, a script, a directory.
 fn may_remove_it(commands: &str) -> bool {
     const PACKAGED: [&str; 4] = ["/bin", "/sbin", "/usr/bin", "/usr/sbin"];
     let mut words = commands.split_whitespace().map(|word| word.trim_start_matches(['-', '+', '!', '@', ':']));

@@ -158,6 +158,30 @@ fn a_state_file_of_another_policy_is_fatal_unless_the_unit_removes_it() {
 }
 
 #[test]
+fn the_cpus_of_the_managers_state_are_the_machines() {
+    const STATE: &str = "/var/lib/kubelet/cpu_manager_state";
+    let judged = |more: &str, state: &str, online: &str| {
+        let tree = with(&format!("cpuManagerPolicy: static\nreservedSystemCPUs: 0-1\n{more}")).file(STATE, state);
+        one(&tree.file("/sys/devices/system/cpu/online", format!("{online}\n")), "RS006")
+    };
+    let state = |free: &str, of_pod: &str| {
+        format!(
+            "{{\"policyName\":\"static\",\"defaultCpuSet\":\"{free}\",\"entries\":{{\"p\":{{\"c\":\"{of_pod}\"}}}}}}"
+        )
+    };
+    assert_eq!(judged("", &state("0-1,4-7", "2-3"), "0-7"), "");
+    let grown = judged("", &state("0-1", "2-3"), "0-7");
+    assert!(grown.starts_with(&format!("fatal {STATE}: ")) && grown.contains("than the machine, 0-7"), "{grown}");
+    assert!(judged("", &state("0,2-7", "1"), "0-7").contains("containers on reserved CPUs, 0-1"));
+    assert_eq!(judged("", &state("", "1"), "0-7"), "", "an empty set is written anew");
+    let strict = "cpuManagerPolicyOptions: {strict-cpu-reservation: 'true'}\n";
+    assert_eq!(judged(strict, &state("2-7", ""), "0-7"), "");
+    assert_eq!(judged("", "{\"policyName\":\"static\"}", "0-7"), "");
+    let oldest = "{\"policyName\":\"static\",\"defaultCpuSet\":\"0\",\"entries\":{\"c\":\"1\"}}";
+    assert_eq!(judged("", oldest, "0-7"), "");
+}
+
+#[test]
 fn a_state_file_that_is_cut_off_is_fatal() {
     let says = |name: &str, text: &str, release: &str| {
         let tree = with("").file(format!("/var/lib/kubelet/{name}"), text);

@@ -165,8 +165,7 @@ impl Known {
     }
 }
 
-/// Whether `k3s agent`, `k3s server` and so on have the option. An agent of RKE2 skips those of the server without harm:
-/// people write one file for both.
+/// Whether `k3s agent`, `k3s server` and so on have the option. RKE2's agent skips a server's: some share one file.
 fn is_known(program: Program, option: &str) -> bool {
     let is_server = program.is_server || program.launcher == Launcher::Rke2;
     KNOWN.get(option).is_some_and(|known| known.applies_to(Program { is_server, ..program }))

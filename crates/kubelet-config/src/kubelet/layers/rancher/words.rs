@@ -38,8 +38,7 @@ fn flag(name: &str, value: Arg) -> Arg {
     Arg { text: format!("--{name}={}", value.text), ..value }
 }
 
-/// Builds the kubelet's words into `kubelet`. `command` is the word `agent` or `server`, the place of everything that
-/// the distribution adds.
+/// Builds the kubelet's words into `kubelet`. `command` is the word `agent` or `server`, the place of what is added.
 pub(super) fn build(
     tree: &dyn Tree,
     program: Program,
@@ -133,8 +132,7 @@ fn joined(items: &[Arg]) -> Option<Arg> {
     Some(given)
 }
 
-/// The operator's `kubelet-arg`, without those that k3s 1.32 and later copies into files of `config_dir` at its start:
-/// `config` and `config-dir`.
+/// The operator's `kubelet-arg`, without `config` and `config-dir`, which k3s since 1.32 copies into `config_dir`.
 fn extra_args<'a>(tree: &dyn Tree, options: &'a Options, config_dir: &Path) -> impl Iterator<Item = &'a Arg> {
     let is_copied = |name: &str| tree.lstat(&config_dir.join(name)).is_ok();
     let (config, directory) = (is_copied("10-cli-config.conf"), is_copied("20-cli-config-dir"));
