@@ -53,7 +53,7 @@ pub(super) struct Pattern {
 /// patterns.toml, which says what each list is.
 #[derive(Debug, Default, Deserialize)]
 struct Table {
-    of_a_program: Vec<String>,
+    of_a_user: Vec<String>,
     less_severe: Vec<(u8, String)>,
     harmless: Vec<String>,
     patterns: Vec<Pattern>,
@@ -75,8 +75,8 @@ pub(super) fn find(text: &str, level: u8) -> Option<usize> {
     };
     let is_level = |(least, line): &(u8, String)| level <= *least && is_like(line);
     let counts = level <= LEAST_SEVERE_LEVEL || TABLE.less_severe.iter().any(is_level);
-    let is_of_a_program = TABLE.of_a_program.iter().any(|words| text.contains(words));
-    if !counts || is_of_a_program || is_short_stall(text) || TABLE.harmless.iter().any(is_like) {
+    let is_of_a_user = TABLE.of_a_user.iter().any(|words| text.contains(words));
+    if !counts || is_of_a_user || is_short_stall(text) || TABLE.harmless.iter().any(is_like) {
         return None;
     }
     TABLE.patterns.iter().position(|pattern| pattern.lines.iter().any(is_like))

@@ -34,6 +34,25 @@ fn a_program_whose_name_resembles_a_problem_has_none() {
         "kernel BUG at [812]: segfault at 0 ip 0 sp 0 error 4 in EDAC MC0: 1 UE due to hardware memory corruption";
     assert_eq!(name(crashed, 6), "-");
     assert_eq!(name("kernel BUG at : page allocation failure: order:9, mode:0xc0cc0", 4), "-");
+    assert_eq!(name("kernel BUG at : vmalloc error: size 1, page order 9, failed to allocate pages", 4), "-");
+}
+
+/// `vfs_parse_fs_param` and `ovl_parse_opt` of the kernel: in a user namespace, everybody may mount tmpfs and
+/// overlayfs.
+#[test]
+fn an_option_of_a_mount_that_resembles_a_problem_is_none() {
+    for option in ["AMD-Vi: Event logged [IOTLB_INV_TIMEOUT ", ": Detected Tx Unit Hang", ": writeback error on x"] {
+        assert_eq!(name(&format!("tmpfs: Unknown parameter '{option}'"), 3), "-");
+        assert_eq!(name(&format!("overlayfs: unrecognized mount option \"{option}\" or missing value"), 3), "-");
+    }
+}
+
+/// A line of the kernel's may have such a name anywhere, as ``netlink: 4 bytes leftover after parsing attributes in process `NAME'.``
+#[test]
+fn no_name_of_a_program_is_long_enough_for_a_pattern_that_begins_anywhere() {
+    for line in TABLE.patterns.iter().flat_map(|pattern| &pattern.lines).filter(|line| line.starts_with('*')) {
+        assert!(line.replace('*', "").len() > 15, "{line}");
+    }
 }
 
 #[test]
