@@ -20,7 +20,7 @@ pub struct Unit {
     pub active_since: Option<Uptime>,
 }
 
-/// Asks systemd for these services.
+/// Asks systemd for these services. Each has the name by which it was asked for, which may be an alias.
 ///
 /// # Errors
 /// When the bus or systemd does not answer within 5 seconds.
@@ -32,7 +32,7 @@ pub async fn units(names: &[String]) -> zbus::Result<Vec<Unit>> {
             let (mut state, micros) = (UnitState::default(), get(&properties, "ActiveEnterTimestampMonotonic"));
             unit::merge(&mut state, &properties);
             let active_since = (micros != 0).then(|| Monotonic::from_micros(micros).uptime());
-            units.push(Unit { name: get(&properties, "Id"), state, active_since });
+            units.push(Unit { name: name.clone(), state, active_since });
         }
         Ok(units)
     })
