@@ -7,6 +7,7 @@
 //! that owns `org.freedesktop.systemd1` ([`signal`]).
 
 mod loaded;
+mod required;
 mod signal;
 pub mod transient;
 mod unit;
@@ -27,7 +28,7 @@ use zbus::{Connection, MatchRule, MessageStream, OwnedObjectPath, OwnedVariant};
 pub use self::loaded::{Unit, loaded, major, units};
 use self::signal::{BUS, BUS_PATH, MANAGER, MANAGER_PATH, PROPERTIES, SERVICE, SYSTEMD, Signal, UNIT};
 pub use self::unit::{LastProcess, UnitState};
-use self::unit::{MAX_DEPENDENCIES, dependencies, job_id, merge, read, waits_to_restart};
+use self::unit::{MAX_DEPENDENCIES, dependencies, job_id, merge, read};
 use super::clock::{Timer, next_multiple, uptime};
 use crate::trouble::{Trouble, Troubles};
 
@@ -101,6 +102,8 @@ pub enum BusEvent {
         /// `done`, `canceled`, `timeout`, `failed`, `dependency`, `skipped` …
         result: String,
     },
+    /// By its own settings, systemd is not to start the unit at present: what it requires is not to run.
+    Declined,
     /// Not connected; tried again.
     Lost,
 }
@@ -263,7 +266,10 @@ impl Session {
                 self.send(BusEvent::Job { id, kind: JobKind::Unread, dependencies: Vec::new() }).await
             }
             Signal::JobRemoved { id, unit, result } if unit == self.unit => {
-                self.send(BusEvent::JobRemoved { id, result }).await
+                let is_given_up = result == "dependency";
+                self.send(BusEvent::JobRemoved { id, result }).await?;
+                // What it lacks may have changed a moment later.
+                if is_given_up { self.read().await } else { Ok(()) }
             }
             // systemd has reloaded its unit files: every property may differ, unannounced.
             Signal::Reloaded => self.read().await,
@@ -286,11 +292,14 @@ impl Session {
         let properties = self.systemd.service(&self.path).await?;
         self.merge(&properties);
         self.dependencies = dependencies(&properties);
+        let is_inactive = self.state.active_state == "inactive";
+        let mut is_declined = is_inactive && self.systemd.is_declined(&properties).await;
         // docker.service is bound to containerd.service: systemd stops both if that fails, and by a job also a kubelet that requires docker.
         for (required, _) in self.dependencies.clone() {
             let Ok(path) = self.systemd.load(&required).await else { continue };
             let Ok(of_required) = self.systemd.service(&path).await else { continue };
             self.dependencies.extend(dependencies(&of_required).into_iter().filter(|(_, is_bound)| *is_bound));
+            is_declined |= is_inactive && self.systemd.is_declined(&of_required).await;
         }
         self.dependencies.truncate(MAX_DEPENDENCIES);
         let job = properties.get("Job").and_then(job_id);
@@ -298,6 +307,9 @@ impl Session {
         let (unit, state) = (self.unit.clone(), self.state.clone());
         let id = job.as_ref().map(|(id, _)| *id);
         self.send(BusEvent::Read { unit, state, job: id, dependencies }).await?;
+        if is_declined {
+            self.send(BusEvent::Declined).await?;
+        }
         if let Some((id, path)) = job
             && let Some(read) = self.systemd.read_job(id, &path, &self.dependencies).await
         {
@@ -397,25 +409,6 @@ impl Systemd {
         let kind = self.job_kind(path).await.ok()?;
         let dependencies = if kind == JobKind::Stop { self.dependencies(dependencies).await } else { Vec::new() };
         Some(BusEvent::Job { id, kind, dependencies })
-    }
-
-    /// The state of these services; one that cannot be read is left out.
-    async fn dependencies(&self, units: &[(String, bool)]) -> Vec<Dependency> {
-        let mut found = Vec::new();
-        for (unit, is_bound) in units.iter().cloned() {
-            let read = async {
-                let path = self.load(&unit).await?;
-                let active_state = self.text(&path, UNIT, "ActiveState").await?;
-                let has_job = job_id(&self.property(&path, UNIT, "Job").await?).is_some();
-                let is_ending =
-                    active_state == "deactivating" || waits_to_restart(&self.text(&path, UNIT, "SubState").await?);
-                let ends_by_itself = is_ending && !has_job;
-                let result = self.text(&path, SERVICE, "Result").await?;
-                zbus::Result::Ok(Dependency { unit, is_bound, active_state, result, ends_by_itself })
-            };
-            found.extend(read.await);
-        }
-        found
     }
 
     async fn job_kind(&self, path: &str) -> zbus::Result<JobKind> {

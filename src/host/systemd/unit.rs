@@ -50,6 +50,11 @@ impl UnitState {
         self.restart == "always" || self.restarts_after_failure_alone()
     }
 
+    /// Whether systemd starts it at boot, or whenever what wants it starts.
+    pub fn is_enabled(&self) -> bool {
+        self.file_state.starts_with("enabled")
+    }
+
     /// State, process and result in one line.
     pub fn summary(&self) -> String {
         let Self {

@@ -93,7 +93,7 @@ impl State {
     /// When it has been inactive for too long, if that is a problem.
     fn inactive_at(&self) -> Option<Uptime> {
         let allowed = self.settings.inactive_secs.duration();
-        let is_checked = !allowed.is_zero() && self.service.unit.file_state.starts_with("enabled");
+        let is_checked = !allowed.is_zero() && self.service.unit.is_enabled();
         Some(self.inactive_since.filter(|_| is_checked)? + allowed)
     }
 

@@ -159,6 +159,8 @@ fn describe(event: &ServiceEvent) -> Option<String> {
         ServiceEvent::Exited(pid) => format!("pid {pid} has ended"),
         ServiceEvent::OomKill(OomKill { pid, name, .. }) => format!("the kernel has OOM-killed pid {pid} ({name})"),
         ServiceEvent::Unwatchable(error) => format!("its main process cannot be watched: {error}"),
-        ServiceEvent::Bus(BusEvent::Reading) | ServiceEvent::Placed(..) | ServiceEvent::Upgrade { .. } => return None,
+        ServiceEvent::Bus(BusEvent::Reading | BusEvent::Declined)
+        | ServiceEvent::Placed(..)
+        | ServiceEvent::Upgrade { .. } => return None,
     })
 }

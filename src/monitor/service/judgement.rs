@@ -70,7 +70,7 @@ impl Service {
             Cause::Unconfirmed => Judgement::Undecided,
             Cause::Stopped => match &ended.dependency {
                 Some(dependency) => self.stopped_with(dependency, now),
-                None if self.unit.file_state.starts_with("enabled") && ended.after.upgrade.has_left_it_stopped(now) => {
+                None if self.unit.is_enabled() && ended.after.upgrade.has_left_it_stopped(now) => {
                     let name = &self.name;
                     Judgement::LeftStopped(format!(
                         "{name} was stopped by a package upgrade and not started again for 10 minutes: systemctl start {name}"
@@ -144,7 +144,7 @@ impl Service {
     /// `Restart=` says.
     fn given_up(&self, now: Uptime) -> Option<Judgement<'static>> {
         let (name, unit) = (&self.name, &self.unit);
-        let is_left = unit.active_state == "inactive" && unit.file_state.starts_with("enabled");
+        let is_left = unit.active_state == "inactive" && unit.is_enabled();
         let (at, other) = self.starts.given_up.as_ref().filter(|_| is_left && !self.jobs.is_any_open())?;
         let other = other.as_deref().unwrap_or("a unit that it requires");
         (now >= *at + DEPENDENCY_WAIT).then(|| {

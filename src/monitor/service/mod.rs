@@ -235,7 +235,9 @@ impl Service {
                 if ["done", "canceled"].contains(&result.as_str()) {
                     self.starts.attempts = None;
                 }
-                self.starts.given_up = (result == "dependency").then_some((now, None));
+                // A disabled unit that somebody enables later is to start at the next boot.
+                let is_given_up = result == "dependency" && self.unit.is_enabled();
+                self.starts.given_up = is_given_up.then_some((now, None));
                 if let Some(ended) = &mut self.last_end
                     && FAILED_STARTS.contains(&result.as_str())
                 {
@@ -243,6 +245,7 @@ impl Service {
                     ended.after.follows = Follows::FailedRestart;
                 }
             }
+            BusEvent::Declined => self.starts.given_up = None,
             BusEvent::Lost => {
                 self.bus = Bus::Lost;
                 (self.jobs, self.starts.attempts, self.starts.given_up) = (Jobs::default(), None, None);
@@ -251,11 +254,11 @@ impl Service {
     }
 
     fn job(&mut self, id: u32, kind: JobKind, dependencies: &[Dependency]) {
-        self.starts.given_up = None;
         let is_known = self.jobs.has(&[kind]);
         if !self.jobs.set(id, kind) {
             return;
         }
+        self.starts.given_up = None;
         if kind == JobKind::Stop && !is_known {
             // A service that somebody stops has a job, or has ended with success: that stop is meant for this one too.
             let has_failed =

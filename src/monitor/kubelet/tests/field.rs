@@ -190,6 +190,8 @@ fn a_kubelet_whose_restart_systemd_gives_up_for_want_of_another_unit_is_a_proble
         story.happens(changed(UnitState { file_state: "enabled".into(), restart: "always".into(), ..state }));
         story.keeps_what_is_shown();
         story.happens(job_removed("dependency"));
+        let [_, read_late] = job(JobKind::Start);
+        story.happens(read_late);
         story
     };
     let mut story = given_up();
@@ -203,11 +205,27 @@ fn a_kubelet_whose_restart_systemd_gives_up_for_want_of_another_unit_is_a_proble
     story.open(900, story.now);
     story.probe(900, Probe::Healthy);
     story.reports(Status::True, Reason::KubeletIsHealthy);
+    // systemd was not to start it: nobody has started what its `Requisite=` names, or the conditions of what it is bound to are not met.
+    let mut declined = given_up();
+    declined.happens(ServiceEvent::Bus(BusEvent::Declined));
+    declined.wait(Duration::from_mins(3));
+    is_unexplained(&declined);
     // What happens to it without a D-Bus connection is not known.
     let mut unobserved = given_up();
     unobserved.happens(ServiceEvent::Bus(BusEvent::Lost));
     unobserved.wait(Duration::from_mins(3));
     is_unexplained(&unobserved);
+}
+
+/// Somebody has tried a start, and enables the unit for the next boot.
+#[test]
+fn a_unit_that_was_disabled_when_its_start_was_given_up_is_no_problem_once_it_is_enabled() {
+    let never = UnitState { was_started: false, ..unit("inactive", 0, LastProcess::default(), "success") };
+    let mut story = Story::new(UnitState { file_state: "disabled".into(), ..never.clone() });
+    story.happens(job_removed("dependency"));
+    story.wait(Duration::from_mins(3));
+    story.happens(changed(UnitState { file_state: "enabled".into(), ..never }));
+    story.reports(Status::Unknown, Reason::KubeletNotFound);
 }
 
 /// coreos/tectonic-forum#314, moby/moby#12606: `gcore` and gdb stop all threads, while a person looks for the cause of something else.

@@ -1,5 +1,6 @@
 //! The kubelet's life: each way to end with its reason, and back to health.
 
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -190,6 +191,26 @@ pub fn a_kubelet_that_systemd_never_starts_is_a_problem(scene: &Scene) -> Result
     ensure!(given_up.message.contains("systemd has not started rke2-agent.service"), "{given_up:?}");
     node.sh("rm /etc/systemd/system/rke2-agent.service.d/90-story.conf; systemctl daemon-reload; systemctl start rke2-agent")?;
     node.kubelet().wait_for(given_up.at, "True", "KubeletIsHealthy").map(drop)
+}
+
+/// systemd gives such a start up with the same result of the job, but nothing has failed.
+pub fn a_kubelet_that_is_not_to_start_at_present_is_no_problem(scene: &Scene) -> Result<()> {
+    let node = scene.ready_with(|node| node)?;
+    node.sh(KUBELET_IN_A_UNIT_THAT_HAS_NOT_RUN)?;
+    node.sh("cd /etc/systemd/system; printf '[Unit]\\nBindsTo=bound.service\\nAfter=bound.service\\n' >rke2-agent.service.d/90-story.conf
+         printf '[Unit]\\nConditionPathExists=/nowhere\\n[Service]\\nExecStart=/usr/bin/sleep infinity\\n' >bound.service
+         systemctl daemon-reload; systemctl enable rke2-agent")?;
+    let from = Instant::now();
+    node.start_agent()?;
+    node.kubelet().wait_for(from, "Unknown", "KubeletNotFound")?;
+    let told = node.sh("systemctl start rke2-agent 2>&1 || true")?;
+    ensure!(told.contains("dependency"), "{told}");
+    sleep(Duration::from_secs(150));
+    node.kubelet().ensure_only(from, &["Unknown"])?;
+    node.sh("cd /etc/systemd/system; printf '[Unit]\\nRequisite=bound.service\\nAfter=bound.service\\n' >rke2-agent.service.d/90-story.conf
+         systemctl daemon-reload; systemctl start rke2-agent || true")?;
+    sleep(Duration::from_secs(150));
+    node.kubelet().ensure_only(from, &["Unknown"])
 }
 
 pub fn a_kubelet_that_systemds_watchdog_ends_is_named_so(scene: &Scene) -> Result<()> {

@@ -114,6 +114,8 @@ pub const STORIES: &[Story] = &[
     gate("life::restart_by_signal", life::a_clean_end_that_systemd_restarts_flips_nothing_but_three_are_a_loop),
     full("life::several_units", life::of_several_units_the_one_that_is_used_is_watched),
     full("life::never_started", life::a_kubelet_that_systemd_never_starts_is_a_problem),
+    full("life::not_to_start", life::a_kubelet_that_is_not_to_start_at_present_is_no_problem)
+        .lasting(Duration::from_mins(10)),
     full("life::watchdog", life::a_kubelet_that_systemds_watchdog_ends_is_named_so),
     full("life::stopped_with_its_runtime", life::a_stop_of_the_runtime_is_a_stop_job_too),
     full("life::stopped_with_failed_runtime", life::a_kubelet_that_was_stopped_with_a_failed_runtime_is_a_problem),
