@@ -15,8 +15,8 @@ use super::clock::uptime;
 use super::process::{ProcessId, members};
 use super::{blocking, child};
 
-/// A kubelet takes 0.1 s to print its version; a cold disk takes longer.
-const VERSION_TIMEOUT: Duration = Duration::from_secs(3);
+/// A kubelet takes 0.1 s to print its version; its 70 MB from the cold disk of a new machine take seconds.
+const VERSION_TIMEOUT: Duration = Duration::from_secs(6);
 /// Settings of the kubelet's Go runtime: one thread, and no more than 64 MiB, below which it need not collect garbage. It uses 11 MiB, and
 /// maps 45 MiB of its file, which a kubelet that runs shares.
 const GO_RUNTIME: [(&str, &str); 3] = [("GOMAXPROCS", "1"), ("GOGC", "off"), ("GOMEMLIMIT", "64MiB")];
@@ -26,7 +26,7 @@ const ARGUMENTS_TIMEOUT: Duration = Duration::from_secs(1);
 /// What `program --version` prints. It is run only if only root can have written it; `tree` is this host's.
 ///
 /// # Errors
-/// When it is not run or does not answer within 3 seconds, or names no version.
+/// When it is not run or does not answer within 6 seconds, or names no version.
 pub async fn version(tree: &dyn Tree, program: &Path) -> Result<Version, String> {
     let shown = program.display();
     let real = tree.real_path(program).map_err(|error| format!("{shown} {error}"))?;
