@@ -479,6 +479,9 @@ fn the_kubelet_agrees_if_its_node_is_not_ready_for_the_runtime_and_the_api_serve
     let pleg = "PLEG is not healthy: pleg was last seen active 3m4.612899233s ago; threshold is 3m0s";
     assert_eq!(message("False", pleg, reached()).as_deref(), Some("PLEG is not healthy"));
     assert_eq!(message("Unknown", down, reached()), None);
-    assert_eq!(message("False", "cni plugin not initialized", reached()), None);
+    // kubernetes/kubernetes#127563
+    let network = "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady \
+                   message:Network plugin returns error: cni plugin not initialized";
+    assert_eq!(message("False", network, reached()), None);
     assert_eq!(message("False", down, Reach::Unreached { since: Uptime::from_secs(1), error: String::new() }), None);
 }
