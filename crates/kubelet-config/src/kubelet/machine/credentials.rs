@@ -135,6 +135,15 @@ fn refusal<'a>(cluster: &'a Node, user: Option<&'a Node>, rotates: bool) -> Opti
     if let Some(insecure) = insecure.filter(|_| !is_plain && authority.iter().any(Option::is_some)) {
         return Some((insecure, "has both insecure-skip-tls-verify and a certificate-authority".to_owned()));
     }
+    // `parseProxyURL`.
+    let is_proxy = |url: &str| {
+        let scheme = url.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase());
+        scheme.is_some_and(|scheme| ["http", "https", "socks5"].contains(&&*scheme))
+    };
+    if let Some(proxy) = with(Some(cluster), "proxy-url").filter(|node| !node.text().is_some_and(|url| is_proxy(&url)))
+    {
+        return Some((proxy, "has a proxy-url that does not begin with http://, https:// or socks5://".to_owned()));
+    }
     let exec = user?.get("exec").filter(|exec| exec.value != Value::Null)?;
     let version = said(Some(exec), "apiVersion").unwrap_or_default();
     let lacks = match version.strip_prefix("client.authentication.k8s.io/") {

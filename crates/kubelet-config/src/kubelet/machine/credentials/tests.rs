@@ -134,6 +134,7 @@ fn what_client_go_refuses_is_no_kubeconfig() {
             of_cluster("certificate-authority: /ca.crt, insecure-skip-tls-verify: true"),
             "has both insecure-skip-tls-verify",
         ),
+        (of_cluster("proxy-url: 's3cret@192.0.2.3:3128'"), "has a proxy-url that does not begin with"),
         (of_user("{client-certificate: /c, client-certificate-data: cA==}"), "has both client-certificate"),
         (exec("v1alpha1", ""), "plugin of client.authentication.k8s.io/v1alpha1"),
         (exec("v1", ""), "without interactiveMode"),
@@ -162,6 +163,7 @@ fn what_client_go_refuses_is_no_kubeconfig() {
         exec("v1beta1", ""),
         exec("v1", ", interactiveMode: Never"),
         of_cluster("insecure-skip-tls-verify: true"),
+        of_cluster("proxy-url: 'HTTP://proxy:3128'"),
         reason(
             text("{token: t}")
                 .replace("https://", "http://")
