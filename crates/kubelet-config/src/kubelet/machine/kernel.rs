@@ -80,7 +80,7 @@ fn cgroups(tree: &dyn Tree, settings: &Settings) -> BTreeMap<String, bool> {
         // Of cgroupRoot the kubelet takes the path as it is.
         let is_slice = by_systemd && *setting != "cgroupRoot";
         let path = if is_slice { slice_path(name) } else { name.trim_start_matches('/').to_owned() };
-        Some((name.to_owned(), tree.exists(&directory.join(path))))
+        Some((name.to_owned(), is_v2 && path == "system.slice" || tree.exists(&directory.join(path))))
     };
     NAMED_BY.iter().filter_map(exists).collect()
 }
@@ -151,6 +151,9 @@ mod tests {
             [("cgroupDriver", "systemd"), ("kubeReservedCgroup", "/runtime"), ("systemReservedCgroup", "/podruntime")];
         let found = cgroups(&tree, &settings(&names));
         assert_eq!((found["/runtime"], found["/podruntime"]), (true, false));
+        // systemd itself has this one always.
+        let own = cgroups(&tree, &settings(&[("cgroupDriver", "systemd"), ("systemReservedCgroup", "/system.slice")]));
+        assert!(own["/system.slice"]);
         let mut by_path = names;
         by_path[0].1 = "cgroupfs";
         let found = cgroups(&tree, &settings(&by_path));
