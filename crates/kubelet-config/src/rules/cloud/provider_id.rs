@@ -66,7 +66,8 @@ pub(in crate::rules) fn provider_id(snapshot: &Snapshot, report: &mut Report) {
 /// Why a providerID cannot be matched; only forms that are documented are judged.
 fn malformed(id: &str) -> Option<String> {
     let Some((cloud, rest)) = id.split_once("://") else {
-        return Some("does not begin with its cloud (hcloud://…, aws:///…)".to_owned());
+        // Oracle's has no scheme.
+        return (!id.starts_with("ocid1.")).then(|| "does not begin with its cloud (hcloud://…, aws:///…)".to_owned());
     };
     let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let parts: Vec<&str> = rest.split('/').collect();

@@ -146,6 +146,7 @@ fn cl005_compares_with_the_machine() {
     assert_eq!(fixed_command(&host_42, &hetzner(), "CL005"), None);
     assert_eq!(of("--provider-id=hcloud://bm-4711", inputs("1.33.4"), "CL005"), [""; 0]);
     assert_eq!(of("--provider-id=hcloud://4711", hetzner(), "CL005"), [""; 0]);
+    assert_eq!(of("--provider-id=ocid1.instance.oc1.iad.anuwcljt", inputs("1.33.4"), "CL005"), [""; 0]);
     let aws = cloud("aws", "i-0c0ffee0123456789", "ip-10-0-31-17.eu-central-1.compute.internal");
     assert_eq!(of("--provider-id=aws:///eu-central-1a/i-0c0ffee0123456789", aws, "CL005"), [""; 0]);
     assert!(lacks(&judged("--provider-id=hcloud://1", inputs("1.33.4"), |_| ()), "CL005"));
