@@ -359,7 +359,11 @@ fn gated(snapshot: &Snapshot, refuse: &mut impl FnMut(&'static str, String, &str
         let path = format!("logging.options.{format}.splitStream");
         settings.bool(&path) == Some(true) && matches!(settings::from(snapshot, &path), Some(From::Flag(_)))
     };
-    let needs: [(&'static str, &str, bool); 12] = [
+    // Until 1.36 the factor counts for nothing without its gate; 0.9 was its default.
+    let usual = serde_json::json!(0.9);
+    let factor = settings.get("memoryThrottlingFactor").filter(|factor| factor.value.is_number());
+    let is_37 = snapshot.version.as_ref().is_some_and(|version| version.minor.0 >= 37);
+    let needs: [(&'static str, &str, bool); 13] = [
         ("cpuCFSQuotaPeriod", "CustomCPUCFSQuotaPeriod", period != 100_000_000),
         ("crashLoopBackOff.maxContainerRestartPeriod", "KubeletCrashLoopBackOffMax", true),
         ("defaultPodSysctls", "DefaultPodSysctls", count(snapshot, "defaultPodSysctls") > 0),
@@ -368,6 +372,7 @@ fn gated(snapshot: &Snapshot, refuse: &mut impl FnMut(&'static str, String, &str
         ("imagePullCredentialsVerificationPolicy", "KubeletEnsureSecretPulledImages", true),
         ("serverTLSBootstrap", "RotateKubeletServerCertificate", settings.bool("serverTLSBootstrap") == Some(true)),
         ("memoryReservationPolicy", "MemoryQoS", settings.text("memoryReservationPolicy") == Some("TieredReservation")),
+        ("memoryThrottlingFactor", "MemoryQoS", is_37 && factor.is_some_and(|factor| factor.value != usual)),
         ("logging.options.json.splitStream", "LoggingAlphaOptions", splits("json")),
         ("logging.options.text.splitStream", "LoggingAlphaOptions", splits("text")),
         ("logging.options.json.infoBufferSize", "LoggingAlphaOptions", buffers("json")),

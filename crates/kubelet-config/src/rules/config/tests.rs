@@ -354,6 +354,19 @@ fn tracing_needs_its_gate_until_that_is_locked() {
 }
 
 #[test]
+fn a_factor_of_memory_qos_needs_its_gate_since_1_37() {
+    let judged = |factor: &str, gate: &str, release: &str| {
+        let tree = with(&format!("memoryThrottlingFactor: {factor}\nfeatureGates: {{MemoryQoS: {gate}}}\n"));
+        found(&tree, Inputs { version: release.parse().ok(), ..Inputs::default() }, "CF007").join("|")
+    };
+    let refused = judged("0.8", "false", "1.37.0");
+    assert!(refused.contains("memoryThrottlingFactor needs the feature gate MemoryQoS"), "{refused}");
+    for (factor, gate, release) in [("0.9", "false", "1.37.0"), ("0.8", "true", "1.37.0"), ("0.8", "false", "1.36.3")] {
+        assert_eq!(judged(factor, gate, release), "", "{factor} {gate} {release}");
+    }
+}
+
+#[test]
 fn memory_is_reserved_on_numa_nodes_that_are_there() {
     let by_node = "reservedMemory:\n- limits: {memory: 500Mi}\n- {numaNode: 1, limits: {memory: 100Mi}}\n";
     let judged = |policy: &str, nodes: &str| {
