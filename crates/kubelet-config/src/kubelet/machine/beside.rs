@@ -6,6 +6,7 @@ use std::path::Path;
 use jiff::{SignedDuration, Span, SpanRelativeTo};
 
 use super::credential_provider::{self, Problem};
+use super::sub_ids;
 use crate::kubelet::config::document::{Node, parse};
 use crate::kubelet::effective::Settings;
 use crate::kubelet::location::{Located, Location};
@@ -34,6 +35,8 @@ pub(crate) struct Beside {
     pub(crate) writer: Option<String>,
     /// logind's `InhibitDelayMaxSec=` in the order in which its files are merged, in seconds.
     pub(crate) inhibit_delays: Vec<Located<u64>>,
+    /// What is wrong with the subordinate ids of the user `kubelet`.
+    pub(crate) sub_ids: Option<Located<String>>,
 }
 
 /// The settings that name what must be there when the kubelet starts.
@@ -144,6 +147,7 @@ pub(super) fn read(tree: &dyn Tree, unit: &Unit, settings: &Settings, version: O
         absent: absent(tree, unit, &required),
         writer: writer(&required),
         inhibit_delays: inhibit_delays(tree),
+        sub_ids: sub_ids::problem(tree, settings),
     }
 }
 

@@ -135,13 +135,11 @@ fn refusal<'a>(cluster: &'a Node, user: Option<&'a Node>, rotates: bool) -> Opti
     if let Some(insecure) = insecure.filter(|_| !is_plain && authority.iter().any(Option::is_some)) {
         return Some((insecure, "has both insecure-skip-tls-verify and a certificate-authority".to_owned()));
     }
-    // `parseProxyURL`.
-    let is_proxy = |url: &str| {
-        let scheme = url.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase());
-        scheme.is_some_and(|scheme| ["http", "https", "socks5"].contains(&&*scheme))
-    };
-    if let Some(proxy) = with(Some(cluster), "proxy-url").filter(|node| !node.text().is_some_and(|url| is_proxy(&url)))
-    {
+    let proxy = with(Some(cluster), "proxy-url").filter(|node| {
+        let url = node.text().unwrap_or_default().to_ascii_lowercase();
+        !["http:", "https:", "socks5:"].iter().any(|scheme| url.starts_with(scheme))
+    });
+    if let Some(proxy) = proxy {
         return Some((proxy, "has a proxy-url that does not begin with http://, https:// or socks5://".to_owned()));
     }
     let exec = user?.get("exec").filter(|exec| exec.value != Value::Null)?;

@@ -14,6 +14,7 @@ mod kernel;
 mod name_servers;
 mod packages;
 mod runtime;
+mod sub_ids;
 mod toml_file;
 mod trusted;
 

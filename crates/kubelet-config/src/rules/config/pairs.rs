@@ -29,7 +29,8 @@ pub(super) fn contradictions(snapshot: &Snapshot, report: &mut Report) {
             report.add(refused(snapshot, path, &message).say_at(&at, format!("write {right}")));
         }
     }
-    let more = [run_once(snapshot), image_thresholds(snapshot), tracing(snapshot), endpoint(snapshot)];
+    let more =
+        [run_once(snapshot), image_thresholds(snapshot), tracing(snapshot), endpoint(snapshot), sub_ids(snapshot)];
     report.findings.extend(more.into_iter().flatten());
 }
 
@@ -447,6 +448,14 @@ fn tracing(snapshot: &Snapshot) -> Option<Finding> {
     let message = "tracing needs the feature gate KubeletTracing, which is off in this kubelet: the kubelet exits";
     let finding = Finding::new("CF007", Severity::Fatal, set.at.clone(), message);
     Some(finding.say_at(&set.at, "delete tracing whole, or switch the gate on"))
+}
+
+fn sub_ids(snapshot: &Snapshot) -> Option<Finding> {
+    let found = snapshot.machine.beside.sub_ids.as_ref()?;
+    is_on(snapshot, "UserNamespacesSupport").filter(|is_on| *is_on)?;
+    let message = format!("the ids of the user kubelet are those of pods, but {}: the kubelet exits", found.value);
+    let fix = "give the user the same range in /etc/subuid and /etc/subgid, 65536 ids for a pod, or delete the user";
+    Some(Finding::new("CF007", Severity::Fatal, found.at.clone(), message).say(fix))
 }
 
 /// Before 1.27 the endpoint is a flag, which has no default (`ValidateKubeletFlags`).

@@ -366,6 +366,42 @@ fn a_factor_of_memory_qos_needs_its_gate_since_1_37() {
     }
 }
 
+/// The texts of kubelets 1.33.13 and 1.37.2: `getsubids: executable file not found`, `mismatched subuids and subgids`.
+#[test]
+fn the_user_kubelet_needs_subordinate_ids() {
+    const LACK: &str = "lack one range alike, of multiples of 65536, for 110 pods";
+    let range = "kubelet:65536:7208960\n";
+    let with_ids = |uids: &str, gids: &str| {
+        kubeadm()
+            .file("/etc/passwd", "root:x:0:0::/root:/bin/sh\nkubelet:x:999:999::/:/sbin/nologin\n")
+            .file("/etc/subuid", uids)
+            .file("/etc/subgid", gids)
+    };
+    let judged = |tree: &MemoryTree, release: &str| {
+        found(tree, Inputs { version: release.parse().ok(), ..Inputs::default() }, "CF007").join("|")
+    };
+    for (tree, at, why) in [
+        (with_ids("", ""), "/etc/passwd:2", LACK),
+        (with_ids(range, "kubelet:131072:7208960\n"), "/etc/subuid:1", LACK),
+        (with_ids(range, ""), "/etc/subuid:1", LACK),
+        (with_ids(&range.repeat(2), &range.repeat(2)), "/etc/subuid:1", LACK),
+        (with_ids("999:65536:65536\n", "999:65536:65536\n"), "/etc/subuid:1", LACK),
+        (with_ids("kubelet:100000:7208960\n", "kubelet:100000:7208960\n"), "/etc/subuid:1", LACK),
+        (with_ids("kubelet:0:7208960\n", "kubelet:0:7208960\n"), "/etc/subuid:1", LACK),
+        (with_ids(range, range).file("/usr/sbin/useradd", ""), "/etc/passwd:2", "getsubids is not installed"),
+    ] {
+        let found = judged(&tree, "1.33.4");
+        assert!(found.starts_with(&format!("fatal {at}: ")) && found.contains(why), "{why}: {found}");
+        assert_eq!(judged(&tree, "1.32.4"), "", "the gate is off");
+    }
+    let sound = with_ids(range, range);
+    let installed = sound.clone().file("/usr/sbin/useradd", "").file("/usr/bin/getsubids", "");
+    let remote = with_ids("", "").file("/etc/nsswitch.conf", "subid: sss\n");
+    for tree in [sound, installed, remote, with_ids("", "").without("/etc/passwd")] {
+        assert_eq!(judged(&tree, "1.33.4"), "");
+    }
+}
+
 #[test]
 fn memory_is_reserved_on_numa_nodes_that_are_there() {
     let by_node = "reservedMemory:\n- limits: {memory: 500Mi}\n- {numaNode: 1, limits: {memory: 100Mi}}\n";
